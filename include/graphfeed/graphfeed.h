@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// The whole public C++ API.
+#pragma once
+
+#include "graphfeed/copy.h"
+#include "graphfeed/error.h"
+#include "graphfeed/kernels.h"
+#include "graphfeed/metadata.h"
+#include "graphfeed/tensor.h"
+#include "graphfeed/version.h"

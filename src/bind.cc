@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bind.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "field_binding.h"
+#include "grid.h"
+#include "overlap.h"
+#include "schema.h"
+
+namespace graphfeed {
+namespace {
+
+void check_request(const CopyRequest& request, const char* function) {
+  const auto refuse = [&](const char* argument, const std::string& reason) {
+    throw Error(ErrorKind::kValue, std::string(function) + ": " + argument, reason);
+  };
+  const auto mode = static_cast<int32_t>(request.mode);
+  if (mode < 0 || mode > 2) {
+    refuse("mode", "expected 0 (decode), 1 (target_verify) or 2 (draft_extend), got " +
+                       std::to_string(mode));
+  }
+  const size_t count = request.destinations.size();
+  if (count < 1 || count > kMaxDestinations) {
+    refuse("destinations", "expected 1 to 16, got " + std::to_string(count));
+  }
+  const auto not_negative = [&](const char* argument, int64_t value) {
+    if (value < 0) refuse(argument, "must not be negative, got " + std::to_string(value));
+  };
+  not_negative("bs", request.bs);
+  if (request.max_seqlen_k) not_negative("max_seqlen_k", *request.max_seqlen_k);
+  if (request.seqlens_expanded_size && request.mode != ForwardMode::kDecode) {
+    not_negative("seqlens_expanded_size", *request.seqlens_expanded_size);
+  }
+}
+
+int bucket_of(size_t destinations) {
+  return *std::lower_bound(kDestinationBuckets.begin(), kDestinationBuckets.end(),
+                           static_cast<int>(destinations));
+}
+
+// Fills the table's bound members and returns the lengths that are read.
+MemoryBlock bind_live_bound(const FieldBinding& binding, BoundTable& table) {
+  table.bound = {.lengths = nullptr, .stride = 0, .rows_per_request = 1};
+  if (!binding.request.live_bound) return {};
+  const LiveBound& live = *binding.request.live_bound;
+  const int64_t rows = table_rows(binding.request);
+  check_live_bound(binding, rows);
+  if (live.rows_per_request) {
+    table.bound.rows_per_request = static_cast<uint32_t>(*live.rows_per_request);
+  } else if (binding.request.mode != ForwardMode::kDecode && rows > 0) {
+    table.bound.rows_per_request = static_cast<uint32_t>(rows / binding.request.bs);
+  }
+  const int64_t lengths = rows == 0 ? 0 : (rows - 1) / table.bound.rows_per_request + 1;
+  const Operand operand = vector_operand(binding, live.lengths, kLiveBoundPlace, 0, lengths);
+  table.bound.lengths = operand.data;
+  table.bound.stride = operand.column_stride;
+  return {.data = operand.data,
+          .rows = 1,
+          .columns = lengths,
+          .row_stride = 0,
+          .column_stride = operand.column_stride};
+}
+
+}  // namespace
+
+Device device_of(const CopyRequest& request) {
+  const auto mode = static_cast<size_t>(request.mode);
+  for (const FieldSpec& spec : kSchema) {
+    const auto& tensor = request.source.*spec.member;
+    if (tensor && spec.extents[mode] != Extent::kNone) return compute_device(tensor->device);
+  }
+  return kCpu;
+}
+
+void bind(const CopyRequest& request, const char* function, BoundCopy& bound) {
+  check_request(request, function);
+  BoundTable& table = bound.table;
+  bound.device = device_of(request);
+  bound.key.bucket = bucket_of(request.destinations.size());
+  table.num_fields = 0;
+  table.num_destinations = static_cast<int32_t>(request.destinations.size());
+
+  const FieldBinding binding{request, function, bound.device};
+  std::array<const FieldSpec*, kMaxFields> specs{};
+  for (const FieldSpec& spec : kSchema) {
+    const auto field = static_cast<size_t>(table.num_fields);
+    if (bind_field(binding, spec, table)) specs[field] = &spec;
+  }
+  const MemoryBlock live_bound = bind_live_bound(binding, table);
+  check_overlaps(table, specs.data(), live_bound, function);
+  bound.key.dense = lay_out_grid(table);
+}
+
+}  // namespace graphfeed

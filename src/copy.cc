@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "copy.h"
+
+#include "bind.h"
+#include "copy_cpu.h"
+#include "driver.h"
+#include "kernel_cache.h"
+#include "launch.h"
+
+namespace graphfeed {
+
+void copy_as(const char* function, const CopyRequest& request, Stream stream) {
+  BoundCopy bound;
+  bind(request, function, bound);
+  if (bound.table.num_fields == 0) return;
+  if (bound.device.type == DeviceType::kCpu) return copy_on_cpu(bound.table);
+
+  const ScopedDevice current(bound.device.id);
+  const auto on = static_cast<CUstream>(stream);
+  const CUkernel kernel = KernelCache::process().get(bound.device.id, bound.key, on, function);
+  launch(kernel, bound.key, bound.table, on);
+}
+
+void copy(const CopyRequest& request, Stream stream) { copy_as("copy", request, stream); }
+
+}  // namespace graphfeed

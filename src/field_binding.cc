@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "field_binding.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "overlap.h"
+
+namespace graphfeed {
+namespace {
+
+// Addresses and strides are multiplied in 64 bits; a span beyond this is nobody's memory.
+constexpr int64_t kMaxSpanElements = int64_t{1} << 48;
+
+[[noreturn]] void refuse(const FieldBinding& binding, Place place, const std::string& reason,
+                         ErrorKind kind = ErrorKind::kValue) {
+  std::string where = binding.function;
+  if (place.operand == 0) where += ": source";
+  if (place.operand > 0) where += ": destination " + std::to_string(place.operand - 1);
+  throw Error(kind, where + ": " + place.field, reason);
+}
+
+std::string text_of(DType type) {
+  constexpr const char* kNames[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
+  std::string text = type.code < 7 ? kNames[type.code] : "type" + std::to_string(type.code) + "_";
+  if (type.code != 6) text += std::to_string(type.bits);
+  return type.lanes == 1 ? text : text + "x" + std::to_string(type.lanes);
+}
+
+std::string text_of(Device device) {
+  switch (device.type) {
+    case DeviceType::kCpu:
+    case DeviceType::kCudaHost:
+      return "cpu";
+    case DeviceType::kCuda:
+      return "cuda:" + std::to_string(device.id);
+  }
+  return "DLPack device " + std::to_string(static_cast<int32_t>(device.type)) + ":" +
+         std::to_string(device.id);
+}
+
+std::string text_of(int64_t rows, int64_t columns) {
+  return std::to_string(rows) + " x " + std::to_string(columns);
+}
+
+void check_dtype(const FieldBinding& binding, const Tensor& tensor, Place place) {
+  if (tensor.dtype == kInt32) return;
+  refuse(binding, place, "expected int32, got " + text_of(tensor.dtype), ErrorKind::kType);
+}
+
+// What is asked of every tensor before its shape is looked at.
+void check_tensor(const FieldBinding& binding, const Tensor& tensor, Place place) {
+  const Device device = compute_device(tensor.device);
+  if (device.type != DeviceType::kCpu && device.type != DeviceType::kCuda) {
+    refuse(binding, place, "is on " + text_of(device) + ", expected cpu or cuda");
+  }
+  if (!(device == binding.device)) {
+    refuse(binding, place,
+           "is on " + text_of(device) + ", the source is on " + text_of(binding.device));
+  }
+  if (place.operand > 0 && tensor.read_only) refuse(binding, place, "is read-only");
+  for (int d = 0; d < std::min(tensor.ndim, 2); ++d) {
+    const int64_t size = tensor.shape[static_cast<size_t>(d)];
+    if (size < 0) refuse(binding, place, "has a negative size, " + std::to_string(size));
+  }
+}
+
+void check_rank(const FieldBinding& binding, const Tensor& tensor, Place place, int32_t rank) {
+  if (tensor.ndim == rank) return;
+  refuse(binding, place,
+         "expected rank " + std::to_string(rank) + ", got " + std::to_string(tensor.ndim));
+}
+
+// The block's memory: addressable, aligned, and for a destination without rows over each other.
+Operand checked_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
+                        const MemoryBlock& block) {
+  if (block.rows == 0 || block.columns == 0) return {nullptr, 0, 0};
+  if (tensor.data == nullptr) refuse(binding, place, "has a null data pointer");
+  if (reinterpret_cast<uintptr_t>(tensor.data) % sizeof(int32_t) != 0) {
+    refuse(binding, place, "its data is not aligned to 4 bytes");
+  }
+  const auto span = [](int64_t stride, int64_t count) {
+    return static_cast<__int128>(stride < 0 ? -static_cast<__int128>(stride) : stride) *
+           (count - 1);
+  };
+  if (span(block.row_stride, block.rows) + span(block.column_stride, block.columns) >
+      kMaxSpanElements) {
+    refuse(binding, place, "its strides span more than 2^48 elements");
+  }
+  if (place.operand > 0 && overlaps_itself(block)) {
+    refuse(binding, place,
+           "its elements overlap each other (strides " +
+               text_of(block.row_stride, block.column_stride) + ")");
+  }
+  return {const_cast<int32_t*>(block.data), block.row_stride, block.column_stride};
+}
+
+Operand table_operand(const FieldBinding& binding, const Tensor& tensor, Place place, int64_t rows,
+                      int64_t columns) {
+  check_tensor(binding, tensor, place);
+  check_rank(binding, tensor, place, 2);
+  if (tensor.shape[0] < rows || tensor.shape[1] < columns) {
+    refuse(binding, place,
+           "needs " + text_of(rows, columns) + " elements, has " +
+               text_of(tensor.shape[0], tensor.shape[1]));
+  }
+  return checked_operand(binding, tensor, place,
+                         {.data = static_cast<const int32_t*>(tensor.data),
+                          .rows = rows,
+                          .columns = columns,
+                          .row_stride = tensor.strides[0],
+                          .column_stride = tensor.strides[1]});
+}
+
+int64_t expanded_size(const FieldBinding& binding) {
+  const CopyRequest& request = binding.request;
+  if (request.seqlens_expanded_size) return *request.seqlens_expanded_size;
+  for (const auto* tensor : {&request.source.seqlens_expanded, &request.source.dsa_cache_seqlens}) {
+    if (*tensor) return (*tensor)->shape[0];
+  }
+  refuse(binding, {Place::kNeither, "seqlens_expanded_size"},
+         "must be given where the source has neither seqlens_expanded nor dsa_cache_seqlens");
+}
+
+// The block a mode copies: [offset : offset + columns] of a vector, or a table's first rows and
+// columns.
+struct Size {
+  int64_t rows;
+  int64_t columns;
+  int64_t offset;
+};
+
+int64_t and_one(int64_t count) { return std::min(count, INT64_MAX - 1) + 1; }
+
+Size size_of(const FieldBinding& binding, Extent extent, const Tensor& source) {
+  const int64_t bs = binding.request.bs;
+  switch (extent) {
+    case Extent::kBatch:
+      return {1, bs, 0};
+    case Extent::kBatchTail:
+      return {1, bs, 1};
+    case Extent::kBatchAndOne:
+      return {1, and_one(bs), 0};
+    case Extent::kExpanded:
+      return {1, expanded_size(binding), 0};
+    case Extent::kExpandedTail:
+      return {1, expanded_size(binding), 1};
+    case Extent::kExpandedAndOne:
+      return {1, and_one(expanded_size(binding)), 0};
+    case Extent::kTokenTable:
+      return {table_rows(binding.request), binding.request.max_seqlen_k.value_or(source.shape[1]),
+              0};
+    case Extent::kPageTable:
+      return {table_rows(binding.request), source.shape[1], 0};
+    case Extent::kNone:
+    case Extent::kAll:
+      break;
+  }
+  return {0, 0, 0};
+}
+
+// The distance of neighbours where all elements in row-major order are equally far apart.
+std::optional<int64_t> flat_stride(const Tensor& tensor) {
+  if (tensor.ndim == 1) return tensor.strides[0];
+  if (tensor.shape[1] == 1) return tensor.strides[0];
+  const bool dense =
+      tensor.strides[0] == static_cast<__int128>(tensor.shape[1]) * tensor.strides[1];
+  return tensor.shape[0] == 1 || dense ? std::optional(tensor.strides[1]) : std::nullopt;
+}
+
+int64_t num_elements(const FieldBinding& binding, const Tensor& tensor, Place place) {
+  check_tensor(binding, tensor, place);
+  if (tensor.ndim == 1) return tensor.shape[0];
+  check_rank(binding, tensor, place, 2);
+  const __int128 product = static_cast<__int128>(tensor.shape[0]) * tensor.shape[1];
+  if (product > kMaxSpanElements) refuse(binding, place, "has more than 2^48 elements");
+  return static_cast<int64_t>(product);
+}
+
+// The tensors of one field: the source, then the destinations.
+const std::optional<Tensor>& tensor_at(const CopyRequest& request, const FieldSpec& spec, int k) {
+  if (k == 0) return request.source.*spec.member;
+  return request.destinations[static_cast<size_t>(k - 1)].*spec.member;
+}
+
+// The columns of the first tensor that is not flat, which then shapes the block; 0 if all are flat.
+int64_t shared_columns(const FieldBinding& binding, const FieldSpec& spec, int num_operands) {
+  for (int k = 0; k < num_operands; ++k) {
+    const Tensor& tensor = *tensor_at(binding.request, spec, k);
+    if (tensor.ndim == 2 && !flat_stride(tensor)) return tensor.shape[1];
+  }
+  return 0;
+}
+
+Operand flat_operand(const FieldBinding& binding, const Tensor& tensor, Place place, int64_t rows,
+                     int64_t columns) {
+  const int64_t count = num_elements(binding, tensor, place);
+  if (count < rows * columns) {
+    refuse(binding, place,
+           "needs " + std::to_string(rows * columns) + " elements, has " + std::to_string(count));
+  }
+  if (rows * columns == 0) return {nullptr, 0, 0};
+  const std::optional<int64_t> stride = flat_stride(tensor);
+  if (!stride && tensor.shape[1] != columns) {
+    refuse(binding, place,
+           "has strided rows of " + std::to_string(tensor.shape[1]) +
+               " columns, others have rows of " + std::to_string(columns));
+  }
+  if (!stride) return table_operand(binding, tensor, place, rows, columns);
+  Operand operand = checked_operand(binding, tensor, place,
+                                    {.data = static_cast<const int32_t*>(tensor.data),
+                                     .rows = 1,
+                                     .columns = rows * columns,
+                                     .row_stride = 0,
+                                     .column_stride = *stride});
+  if (rows > 1) operand.row_stride = columns * operand.column_stride;
+  return operand;
+}
+
+Size flat_size(const FieldBinding& binding, const FieldSpec& spec, int num_operands) {
+  for (int k = num_operands - 1; k > 0; --k) {
+    num_elements(binding, *tensor_at(binding.request, spec, k), {k, spec.name});
+  }
+  const int64_t count = num_elements(binding, *tensor_at(binding.request, spec, 0), {0, spec.name});
+  const int64_t columns = shared_columns(binding, spec, num_operands);
+  if (count == 0 || columns == 0) return {1, count, 0};
+  if (count % columns != 0) {
+    refuse(binding, {0, spec.name},
+           "its " + std::to_string(count) + " elements do not fill the strided rows of " +
+               std::to_string(columns) + " columns of a destination");
+  }
+  return {count / columns, columns, 0};
+}
+
+// Whether the source has the field: every destination must then have it too, and else none.
+bool check_presence(const FieldBinding& binding, const FieldSpec& spec, bool copied) {
+  const CopyRequest& request = binding.request;
+  const bool present = (request.source.*spec.member).has_value();
+  for (int k = 0; k <= static_cast<int>(request.destinations.size()); ++k) {
+    const std::optional<Tensor>& tensor = tensor_at(request, spec, k);
+    if (tensor) check_dtype(binding, *tensor, {k, spec.name});
+    if (!copied || tensor.has_value() == present) continue;
+    if (present) refuse(binding, {k, spec.name}, "is missing, the source has it");
+    refuse(binding, {0, spec.name}, "is missing, destination " + std::to_string(k - 1) + " has it");
+  }
+  return present;
+}
+
+Operand operand_of(const FieldBinding& binding, Extent extent, const Tensor& tensor, Place place,
+                   Size size) {
+  switch (extent) {
+    case Extent::kTokenTable:
+    case Extent::kPageTable:
+      return table_operand(binding, tensor, place, size.rows, size.columns);
+    case Extent::kAll:
+      return flat_operand(binding, tensor, place, size.rows, size.columns);
+    default:
+      return vector_operand(binding, tensor, place, size.offset, size.columns);
+  }
+}
+
+uint32_t tokens_per_column(const CopyRequest& request, Extent extent) {
+  if (!request.live_bound) return 0;
+  if (extent == Extent::kTokenTable) return 1;
+  return extent == Extent::kPageTable ? static_cast<uint32_t>(request.live_bound->page_size) : 0;
+}
+
+}  // namespace
+
+Device compute_device(Device device) {
+  const bool host = device.type == DeviceType::kCpu || device.type == DeviceType::kCudaHost;
+  return host ? kCpu : device;
+}
+
+int64_t table_rows(const CopyRequest& request) {
+  const Metadata& source = request.source;
+  for (const auto* table : {&source.page_table_1, &source.real_page_table}) {
+    if (!*table) continue;
+    return request.mode == ForwardMode::kDecode ? request.bs : (*table)->shape[0];
+  }
+  return 0;
+}
+
+Operand vector_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
+                       int64_t offset, int64_t count) {
+  check_tensor(binding, tensor, place);
+  check_rank(binding, tensor, place, 1);
+  if (count > 0 && tensor.shape[0] - offset < count) {
+    refuse(binding, place,
+           "needs " + std::to_string(count) + " elements from element " + std::to_string(offset) +
+               " on, has " + std::to_string(tensor.shape[0]));
+  }
+  // From element 0 on, so that the address of element `offset` is within what is checked too.
+  Operand operand = checked_operand(binding, tensor, place,
+                                    {.data = static_cast<const int32_t*>(tensor.data),
+                                     .rows = 1,
+                                     .columns = count > 0 ? offset + count : 0,
+                                     .row_stride = 0,
+                                     .column_stride = tensor.strides[0]});
+  if (operand.data != nullptr) operand.data += offset * operand.column_stride;
+  return operand;
+}
+
+void check_live_bound(const FieldBinding& binding, int64_t rows) {
+  const LiveBound& live = *binding.request.live_bound;
+  check_dtype(binding, live.lengths, kLiveBoundPlace);
+  const auto check_positive = [&](const char* argument, int64_t value) {
+    if (value >= 1 && value <= INT32_MAX) return;
+    refuse(binding, {Place::kNeither, argument},
+           "must be from 1 to 2^31 - 1, got " + std::to_string(value));
+  };
+  check_positive("page_size", live.page_size);
+  if (live.rows_per_request) return check_positive("rows_per_request", *live.rows_per_request);
+  const int64_t bs = binding.request.bs;
+  if (binding.request.mode == ForwardMode::kDecode || rows == 0) return;
+  if (bs == 0 || rows % bs != 0 || rows / bs > INT32_MAX) {
+    refuse(binding, {Place::kNeither, "rows_per_request"},
+           "must be given where the tables' " + std::to_string(rows) +
+               " rows are not a multiple of bs, " + std::to_string(bs));
+  }
+}
+
+bool bind_field(const FieldBinding& binding, const FieldSpec& spec, BoundTable& table) {
+  const CopyRequest& request = binding.request;
+  const Extent extent = spec.extents[static_cast<size_t>(request.mode)];
+  const bool present = check_presence(binding, spec, extent != Extent::kNone);
+  if (!present || extent == Extent::kNone) return false;
+
+  const int num_operands = 1 + table.num_destinations;
+  const Size size = extent == Extent::kAll
+                        ? flat_size(binding, spec, num_operands)
+                        : size_of(binding, extent, *(request.source.*spec.member));
+  BoundField& field = table.fields[table.num_fields];
+  for (int k = 0; k < num_operands; ++k) {
+    field.operands[k] =
+        operand_of(binding, extent, *tensor_at(request, spec, k), {k, spec.name}, size);
+  }
+  if (size.rows == 0 || size.columns == 0) return false;
+  ++table.num_fields;
+  field.rows = size.rows;
+  field.columns = size.columns;
+  field.tokens_per_column = tokens_per_column(request, extent);
+  return true;
+}
+
+}  // namespace graphfeed
