@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Feeds a captured CUDA graph its next batch's attention metadata, in one launch."""
+
+from graphfeed._copy import ForwardMode, Metadata, Tensor, copy
+from graphfeed._kernels import (
+    KernelStats,
+    cache_directory,
+    kernel_stats,
+    reset_failures,
+    set_kernel_options,
+    warmup,
+)
+from graphfeed._library import version
+
+__version__ = version()
+
+__all__ = [
+    "ForwardMode",
+    "KernelStats",
+    "Metadata",
+    "Tensor",
+    "cache_directory",
+    "copy",
+    "kernel_stats",
+    "reset_failures",
+    "set_kernel_options",
+    "warmup",
+]

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where compiled kernels come from and are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple, Union
+
+from graphfeed import _library
+
+_Path = Union[str, "os.PathLike[str]"]
+
+_warmup = _library.function("warmup")
+_compiled = _library.function("kernels_compiled")
+_disk_hits = _library.function("kernel_disk_hits")
+_loaded = _library.function("kernels_loaded")
+_cache_directory = _library.function("cache_directory")
+_reset_failures = _library.function("reset_failures")
+
+
+class KernelStats(NamedTuple):
+    """What this process has done for its kernels so far."""
+
+    compiled: int
+    """Kernels compiled by NVRTC."""
+    disk_hits: int
+    """Kernels read from a cache directory."""
+    loaded: int
+    """Kernels loaded on a device."""
+
+
+def set_kernel_options(
+    *,
+    cache_directory: _Path | None = None,
+    read_only_directories: Sequence[_Path] | None = None,
+    nvrtc_path: _Path | None = None,
+    max_cache_bytes: int | None = None,
+) -> None:
+    """Replaces the options for kernels that are not loaded yet; call it before the first use.
+
+    Args:
+        cache_directory: Where compiled kernels are kept, ``""`` for memory only. Default:
+            ``GRAPHFEED_CACHE_DIR``, else ``$XDG_CACHE_HOME/graphfeed``, else
+            ``$HOME/.cache/graphfeed``, else memory only.
+        read_only_directories: Further caches that are read and never written. Default:
+            ``GRAPHFEED_CACHE_PATH``, colon-separated.
+        nvrtc_path: The libnvrtc to load. Default: ``GRAPHFEED_NVRTC``, else one already loaded,
+            else the first found in site-packages, ``CUDA_HOME`` or by the loader.
+        max_cache_bytes: Upper bound of what is kept in ``cache_directory``. Default: 64 MiB.
+    """
+    _library.set_kernel_options(
+        None if cache_directory is None else os.fspath(cache_directory),
+        None
+        if read_only_directories is None
+        else os.pathsep.join(os.fspath(directory) for directory in read_only_directories),
+        None if nvrtc_path is None else os.fspath(nvrtc_path),
+        _library.NVRTC_HINTS,
+        max_cache_bytes,
+    )
+
+
+def warmup(device: int = 0) -> None:
+    """Loads every kernel for CUDA device ``device``, compiling those that no cache holds.
+
+    Call it once before capturing: a first use inside a stream capture is refused.
+
+    Raises:
+        ValueError: There is no such device.
+        RuntimeError: No driver, or a kernel neither cached nor compilable; the message says why.
+    """
+    _warmup(device)
+
+
+def reset_failures() -> None:
+    """Forgets remembered failures, so that the next use compiles or loads again."""
+    _reset_failures()
+
+
+def kernel_stats() -> KernelStats:
+    """Returns the counts of this process."""
+    return KernelStats(_compiled(), _disk_hits(), _loaded())
+
+
+def cache_directory() -> str:
+    """Returns the cache directory in use, ``""`` where kernels are kept in memory only."""
+    return _cache_directory()

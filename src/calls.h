@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// In: the arguments of a foreign call. Out: the copy they ask for, made.
+#pragma once
+
+#include "arguments.h"
+
+namespace graphfeed {
+
+// (mode, bs, max_seqlen_k, seqlens_expanded_size, stream, live_bound, rows_per_request, page_size,
+// read_only, source fields..., destination 0 fields..., ...), fields in schema order. read_only is
+// the index of a read-only tensor among those of the destinations, or -1.
+void call_copy(const Arguments& arguments);
+
+// The published argument lists in the published order; python/graphfeed/sglang.py names them.
+void call_fused_metadata_copy(const Arguments& arguments);
+void call_fused_metadata_copy_multi(const Arguments& arguments);
+
+}  // namespace graphfeed

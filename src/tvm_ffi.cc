@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library as TVM FFI functions, their arguments unpacked by hand.
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/extra/c_env_api.h>
+#include <tvm/ffi/extra/module.h>
+#include <tvm/ffi/function.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "calls.h"
+#include "graphfeed/dlpack.h"
+#include "graphfeed/graphfeed.h"
+#include "python_arguments.h"
+#include "schema.h"
+
+namespace graphfeed {
+namespace {
+
+namespace ffi = tvm::ffi;
+using Packed = std::span<const TVMFFIAny>;
+
+const char* text_of(ErrorKind kind) {
+  constexpr const char* kNames[] = {"TypeError", "ValueError", "RuntimeError"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+// Runs `body` and hands an exception to the caller; TVM's macro would add a backtrace of our
+// frames.
+template <class Body>
+int guarded(Body body) {
+  TVM_FFI_SAFE_CALL_BEGIN();
+  try {
+    body();
+  } catch (const Error& error) {
+    throw ffi::Error(text_of(error.kind()), error.what(), "");
+  }
+  TVM_FFI_SAFE_CALL_END();
+}
+
+class PackedArguments : public Arguments {
+ public:
+  explicit PackedArguments(Packed packed) : packed_(packed) {}
+
+  [[nodiscard]] size_t size() const override { return packed_.size(); }
+
+  [[nodiscard]] bool is_none(size_t i) const override {
+    return packed_[i].type_index == kTVMFFINone;
+  }
+
+  [[nodiscard]] std::optional<int64_t> integer(size_t i) const override {
+    if (packed_[i].type_index != kTVMFFIInt) return std::nullopt;
+    return packed_[i].v_int64;
+  }
+
+  [[nodiscard]] std::optional<Tensor> tensor(size_t i) const override {
+    const TVMFFIAny& argument = packed_[i];
+    if (argument.type_index == kTVMFFITensor) {
+      return from_dlpack(*TVMFFITensorGetDLTensorPtr(argument.v_obj));
+    }
+    if (argument.type_index == kTVMFFIDLTensorPtr) {
+      return from_dlpack(*static_cast<const DLTensor*>(argument.v_ptr));
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::string type_name(size_t i) const override {
+    return ffi::TypeIndexToTypeKey(packed_[i].type_index);
+  }
+
+  // TVM FFI takes it from the first torch tensor of a call.
+  [[nodiscard]] Stream current_stream(int32_t cuda_device) const override {
+    return TVMFFIEnvGetStream(kDLCUDA, cuda_device);
+  }
+
+ private:
+  Packed packed_;
+};
+
+int64_t integer_at(const char* function, Packed packed, size_t i, const char* name) {
+  const PackedArguments arguments(packed);
+  if (const auto value = arguments.integer(i)) return *value;
+  throw Error(ErrorKind::kType, std::string(function) + ": " + name,
+              "expected an integer, got " + arguments.type_name(i));
+}
+
+void expect_count(const char* function, Packed packed, size_t expected) {
+  if (packed.size() == expected) return;
+  throw Error(
+      ErrorKind::kType, function,
+      "expected " + std::to_string(expected) + " arguments, got " + std::to_string(packed.size()));
+}
+
+// Calls `function` with the items of the tuple whose address is the only argument.
+template <class Function>
+void call_with_tuple(const char* name, Packed packed, Function function) {
+  expect_count(name, packed, 1);
+  function(PythonArguments(integer_at(name, packed, 0, "tuple")));
+}
+
+template <class Value>
+std::optional<Value> optional_value(const TVMFFIAny& argument) {
+  if (argument.type_index == kTVMFFINone) return std::nullopt;
+  return ffi::AnyView::CopyFromTVMFFIAny(argument).cast<Value>();
+}
+
+std::vector<std::string> split_path(const std::string& path) {
+  std::vector<std::string> directories;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    if (end > begin) directories.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return directories;
+}
+
+// (cache_directory, read_only_directories, nvrtc_path, nvrtc_hints, max_cache_bytes), None for a
+// default; lists of directories are joined by colons.
+void set_kernel_options_packed(Packed packed) {
+  expect_count("set_kernel_options", packed, 5);
+  KernelOptions options;
+  options.cache_directory = optional_value<std::string>(packed[0]);
+  if (const auto path = optional_value<std::string>(packed[1])) {
+    options.read_only_directories = split_path(*path);
+  }
+  options.nvrtc_path = optional_value<std::string>(packed[2]);
+  options.nvrtc_hints = split_path(optional_value<std::string>(packed[3]).value_or(""));
+  if (const auto bytes = optional_value<int64_t>(packed[4])) options.max_cache_bytes = *bytes;
+  set_kernel_options(std::move(options));
+}
+
+void warmup_packed(Packed packed) {
+  expect_count("warmup", packed, 1);
+  const int64_t device = integer_at("warmup", packed, 0, "device");
+  if (device < 0 || device > INT32_MAX) {
+    throw Error(ErrorKind::kValue, "warmup: device",
+                "expected a CUDA ordinal, got " + std::to_string(device));
+  }
+  warmup(cuda(static_cast<int32_t>(device)));
+}
+
+void set_tensor_class_packed(Packed packed) {
+  expect_count("set_tensor_class", packed, 2);
+  set_tensor_class(integer_at("set_tensor_class", packed, 0, "exchange_api"),
+                   integer_at("set_tensor_class", packed, 1, "tensor_class"));
+}
+
+// (callback), called with each warning's text; None for silence.
+void set_log_callback_packed(Packed packed) {
+  expect_count("set_log_callback", packed, 1);
+  const auto callback = optional_value<ffi::Function>(packed[0]);
+  if (!callback) return set_log_callback(nullptr);
+  set_log_callback([call = *callback](const std::string& text) { call(text); });
+}
+
+}  // namespace
+}  // namespace graphfeed
+
+// What TVM FFI looks up as `name`; `body` sees `packed` and assigns `result` if it returns one.
+#define GRAPHFEED_EXPORT(name, body)                                                               \
+  extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##name(void*, const TVMFFIAny* first, int32_t count, \
+                                                     TVMFFIAny* returned) {                        \
+    using namespace graphfeed;                                                                     \
+    [[maybe_unused]] const Packed packed(first, static_cast<size_t>(count));                       \
+    [[maybe_unused]] ffi::Any& result = *reinterpret_cast<ffi::Any*>(returned);                    \
+    return guarded([&] { body; });                                                                 \
+  }
+
+GRAPHFEED_EXPORT(copy, call_copy(PackedArguments(packed)))
+GRAPHFEED_EXPORT(fused_metadata_copy, call_fused_metadata_copy(PackedArguments(packed)))
+GRAPHFEED_EXPORT(fused_metadata_copy_multi, call_fused_metadata_copy_multi(PackedArguments(packed)))
+GRAPHFEED_EXPORT(set_tensor_class, set_tensor_class_packed(packed))
+GRAPHFEED_EXPORT(copy_tuple, call_with_tuple("copy_tuple", packed, call_copy))
+GRAPHFEED_EXPORT(fused_metadata_copy_tuple,
+                 call_with_tuple("fused_metadata_copy_tuple", packed, call_fused_metadata_copy))
+GRAPHFEED_EXPORT(fused_metadata_copy_multi_tuple,
+                 call_with_tuple("fused_metadata_copy_multi_tuple", packed,
+                                 call_fused_metadata_copy_multi))
+GRAPHFEED_EXPORT(set_kernel_options, set_kernel_options_packed(packed))
+GRAPHFEED_EXPORT(warmup, warmup_packed(packed))
+GRAPHFEED_EXPORT(reset_failures, reset_failures())
+GRAPHFEED_EXPORT(set_log_callback, set_log_callback_packed(packed))
+GRAPHFEED_EXPORT(cache_directory, result = cache_directory())
+GRAPHFEED_EXPORT(kernels_compiled, result = kernel_stats().compiled)
+GRAPHFEED_EXPORT(kernel_disk_hits, result = kernel_stats().disk_hits)
+GRAPHFEED_EXPORT(kernels_loaded, result = kernel_stats().loaded)
+GRAPHFEED_EXPORT(version, result = std::string(kVersion))
+GRAPHFEED_EXPORT(field_names, {
+  ffi::Array<ffi::String> names;
+  for (const FieldSpec& spec : kSchema) names.push_back(spec.name);
+  result = names;
+})
