@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays a request trace through an engine stand-in and refreshes graph buffers at each step.
+
+Comes in: a trace (arrival, input tokens, output tokens). Goes out: a summary, after every element
+of every destination was checked against an independent reference at every step.
+Data goes trace -> engine -> source -> ``graphfeed.copy`` -> captured graph -> reference.
+"""
+
+from graphfeed.replay.engine import Engine, EngineConfig
+from graphfeed.replay.reference import Mismatch
+from graphfeed.replay.run import Summary, run
+from graphfeed.replay.trace import Request, TraceError, read_trace
+
+__all__ = [
+    "Engine",
+    "EngineConfig",
+    "Mismatch",
+    "Request",
+    "Summary",
+    "TraceError",
+    "read_trace",
+    "run",
+]

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a replay's tensors live: NumPy on the CPU, torch with a captured CUDA graph on a GPU.
+
+Destinations are blocks inside over-allocated, sentinel-filled buffers, so that a stray write shows.
+torch is imported only once a GPU was chosen.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from graphfeed import Metadata
+from graphfeed.replay.engine import NUM_SM_PARTS, SCHEDULER_COLUMNS, EngineConfig, TableWrite
+
+SENTINEL = -1_234_567_890
+
+# Elements left and right of a table inside its buffer, one pair a destination: the row strides
+# differ, and the third one is odd, so that its rows start at every alignment.
+_TABLE_MARGINS = ((4, 4), (64, 36), (3, 2), (8, 4))
+_LIST_MARGINS = (4, 8)
+
+
+class DeviceError(RuntimeError):
+    """The device asked for cannot be had."""
+
+
+Tensor = Any  # numpy.ndarray, or torch.Tensor on a GPU
+Read = Callable[[], "list[np.ndarray]"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A tensor inside a bigger flat int32 buffer: what lies around it must never change.
+
+    Attributes:
+        shape: Of the tensor: [columns] or [rows, columns].
+        above: Buffer rows before it, and as many after it.
+        left: Elements before it in each row.
+        right: Elements after it in each row.
+    """
+
+    shape: tuple[int, ...]
+    above: int
+    left: int
+    right: int
+
+    @property
+    def stride(self) -> int:
+        """Elements from one row to the next."""
+        return self.left + self.shape[-1] + self.right
+
+    @property
+    def buffer_shape(self) -> tuple[int, int]:
+        """The whole buffer as rows of ``stride`` elements."""
+        rows = self.shape[0] if len(self.shape) == 2 else 1
+        return rows + 2 * self.above, self.stride
+
+    def view(self, buffer: Tensor) -> Tensor:
+        """The tensor inside ``buffer``, no copy."""
+        columns = slice(self.left, self.left + self.shape[-1])
+        table = buffer.reshape(self.buffer_shape)[:, columns]
+        return table[self.above : self.above + self.shape[0]] if len(self.shape) == 2 else table[0]
+
+
+def destination_blocks(
+    config: EngineConfig, *, rows_per_request: int, index: int
+) -> dict[str, Block]:
+    """Blocks of one destination's fields, sized for the biggest captured batch.
+
+    Args:
+        config: Sizes of the engine.
+        rows_per_request: Table rows a request: 1 in decode, n in target_verify.
+        index: Which destination; it selects the row strides.
+    """
+    bs = config.max_batch
+    rows = bs * rows_per_request
+    left, right = _TABLE_MARGINS[index % len(_TABLE_MARGINS)]
+
+    def listed(count: int) -> Block:
+        return Block((count,), above=0, left=_LIST_MARGINS[0], right=_LIST_MARGINS[1])
+
+    def table(columns: int) -> Block:
+        return Block((rows, columns), above=1, left=left, right=right)
+
+    return {
+        "cache_seqlens": listed(bs),
+        "cu_seqlens_k": listed(bs + 1),
+        "page_table_1": table(config.table_width),
+        "seqlens_expanded": listed(rows),
+        "dsa_cache_seqlens": listed(rows),
+        "dsa_cu_seqlens_k": listed(rows + 1),
+        "real_page_table": table(config.table_pages),
+        "flashmla_num_splits": listed(rows + 1),
+        "flashmla_metadata": Block((NUM_SM_PARTS, SCHEDULER_COLUMNS), above=1, left=0, right=0),
+    }
+
+
+class Arrays(Protocol):
+    """Memory and array operations of one device.
+
+    Attributes:
+        label: The device, for the summary.
+        ordinal: CUDA device number, None on the CPU.
+        stream: Raw handle of the stream everything runs on, None on the CPU.
+    """
+
+    label: str
+    ordinal: int | None
+    stream: int | None
+
+    def on_stream(self) -> contextlib.AbstractContextManager[Any]:
+        """Context in which array operations run on ``stream``."""
+
+    def array(self, values: np.ndarray) -> Tensor:
+        """A tensor with these values; on the CPU the very same memory."""
+
+    def arange(self, count: int) -> Tensor:
+        """int64 [count]: 0, 1, 2, ..."""
+
+    def buffer(self, count: int) -> Tensor:
+        """int32 [count] in an allocation of its own, filled with ``SENTINEL``."""
+
+    def update(self, table: Tensor, host: np.ndarray, *, writes: Sequence[TableWrite]) -> None:
+        """Brings the written parts of ``host`` into ``table``, made by ``array(host)``."""
+
+    def capture(self, buffers: Sequence[Tensor]) -> Read:
+        """Captures a graph that reads all of ``buffers``; calling the result replays it.
+
+        On the CPU there is no graph: the result returns the buffers themselves.
+        """
+
+
+class Destination:
+    """One captured graph's static buffers for one attention backend.
+
+    Attributes:
+        name: As mismatches name it.
+        blocks: Where each field's tensor sits in its buffer.
+        buffers: The whole flat buffers, one a field.
+        metadata: The tensors ``graphfeed.copy`` gets.
+    """
+
+    def __init__(self, name: str, *, blocks: Mapping[str, Block], arrays: Arrays) -> None:
+        self.name = name
+        self.blocks = blocks
+        self.buffers = {
+            field: arrays.buffer(block.buffer_shape[0] * block.buffer_shape[1])
+            for field, block in blocks.items()
+        }
+        views = {field: block.view(self.buffers[field]) for field, block in blocks.items()}
+        for field in ("cu_seqlens_k", "dsa_cu_seqlens_k"):
+            views[field][:1] = 0
+        self.metadata = Metadata(**views)
+
+
+class CpuArrays:
+    """NumPy arrays."""
+
+    ordinal: int | None = None
+    stream: int | None = None
+
+    def __init__(self, label: str = "cpu") -> None:
+        self.label = label
+
+    def on_stream(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def array(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+    def arange(self, count: int) -> np.ndarray:
+        return np.arange(count)
+
+    def buffer(self, count: int) -> np.ndarray:
+        return np.full(count, SENTINEL, dtype=np.int32)
+
+    def update(self, table: np.ndarray, host: np.ndarray, *, writes: Sequence[TableWrite]) -> None:
+        """Nothing to do: ``array`` returned ``host`` itself."""
+
+    def capture(self, buffers: Sequence[np.ndarray]) -> Read:
+        return lambda: list(buffers)
+
+
+class CudaArrays:
+    """torch tensors on the current CUDA device, on a stream of their own.
+
+    Buffers come straight from the driver, not from torch's pool, so that a write past one is seen
+    by compute-sanitizer.
+
+    Raises:
+        DeviceError: torch is not installed or sees no GPU.
+    """
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("torch") is None:
+            raise DeviceError("device cuda: torch is not installed")
+        import torch
+
+        if not torch.cuda.is_available():
+            raise DeviceError(f"device cuda: torch {torch.__version__} sees no usable GPU")
+        torch.cuda.init()
+        self._torch = torch
+        self.ordinal: int | None = torch.cuda.current_device()
+        self._device = torch.device("cuda", self.ordinal)
+        self._torch_stream = torch.cuda.Stream(self._device)
+        self.label = f"cuda ({torch.cuda.get_device_name(self._device)})"
+        self.stream: int | None = self._torch_stream.cuda_stream
+
+    def on_stream(self) -> contextlib.AbstractContextManager[Any]:
+        return self._torch.cuda.stream(self._torch_stream)
+
+    def array(self, values: np.ndarray) -> Tensor:
+        return self._torch.from_numpy(values).to(self._device)
+
+    def arange(self, count: int) -> Tensor:
+        return self._torch.arange(count, device=self._device)
+
+    def buffer(self, count: int) -> Tensor:
+        memory = _DriverAllocation(count)
+        return self._torch.as_tensor(memory, device=self._device).fill_(SENTINEL)
+
+    def update(self, table: Tensor, host: np.ndarray, *, writes: Sequence[TableWrite]) -> None:
+        for row, begin, end in writes:
+            table[row, begin:end] = self.array(host[row, begin:end])
+
+    def capture(self, buffers: Sequence[Tensor]) -> Read:
+        torch = self._torch
+        results = [self.buffer(buffer.numel()) for buffer in buffers]
+        hosts = [torch.empty_like(result, device="cpu", pin_memory=True) for result in results]
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self._torch_stream):
+            for result, buffer in zip(results, buffers):
+                result.copy_(buffer)
+
+        def read() -> list[np.ndarray]:
+            graph.replay()
+            for host, result in zip(hosts, results):
+                host.copy_(result, non_blocking=True)
+            self._torch_stream.synchronize()
+            return [host.numpy() for host in hosts]
+
+        return read
+
+
+class _DriverAllocation:
+    """int32 [count] from cuMemAlloc in the current context, freed with the object."""
+
+    def __init__(self, count: int) -> None:
+        driver = ctypes.CDLL("libcuda.so.1")
+        address = ctypes.c_uint64()
+        status = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(4 * count))
+        if status != 0:
+            raise RuntimeError(f"cuMemAlloc of {4 * count} bytes failed with CUresult {status}")
+        self.__cuda_array_interface__ = {
+            "shape": (count,),
+            "typestr": "<i4",
+            "data": (address.value, False),
+            "strides": None,
+            "version": 3,
+        }
+        # Not at exit: the driver may be gone by then.
+        weakref.finalize(self, driver.cuMemFree_v2, ctypes.c_uint64(address.value)).atexit = False
+
+
+def open_arrays(device: str) -> Arrays:
+    """The arrays of a device.
+
+    Args:
+        device: ``cpu``, ``cuda``, or ``auto``: the GPU where there is one that torch can use.
+
+    Raises:
+        DeviceError: ``cuda`` was asked for and cannot be had.
+        ValueError: No such device.
+    """
+    if device == "cpu":
+        return CpuArrays()
+    if device == "cuda":
+        return CudaArrays()
+    if device != "auto":
+        raise ValueError(f"device: expected auto, cpu or cuda, got {device!r}")
+    if not _gpu_present():
+        return CpuArrays()
+    try:
+        return CudaArrays()
+    except DeviceError as error:
+        return CpuArrays(label=f"cpu (a GPU is present; {error})")
+
+
+def _gpu_present() -> bool:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return (
+        driver.cuInit(0) == 0
+        and driver.cuDeviceGetCount(ctypes.byref(count)) == 0
+        and count.value > 0
+    )

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The independent reference: what every element of every destination must hold.
+
+It works on the scheduler's page lists and lengths, never on the source tensors or on
+``req_to_token``, and keeps a copy of each destination's whole buffer, so that what lies around and
+past the refreshed block is checked as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+import numpy as np
+
+from graphfeed.replay.arrays import SENTINEL, Block
+from graphfeed.replay.engine import BatchState, EngineConfig
+
+_COMPARED_AT_ONCE = 1 << 16  # elements; the temporaries stay in cache
+
+
+class Mismatch(Exception):
+    """A destination does not hold what it must.
+
+    Row and column count from the destination tensor's first element, so they are negative, or past
+    its sizes, where something around it changed; a tensor of one dimension has row 0 only.
+
+    Attributes:
+        step: Step number, from 0.
+        destination: Name of the destination.
+        field: Name of the metadata tensor.
+        row: Row of the first wrong element.
+        column: Column of the first wrong element.
+        expected: What it must hold.
+        got: What it holds.
+        num_elements: Wrong elements in this tensor, this one included.
+    """
+
+    def __init__(
+        self,
+        *,
+        step: int,
+        destination: str,
+        field: str,
+        row: int,
+        column: int,
+        expected: int,
+        got: int,
+        num_elements: int,
+    ) -> None:
+        self.step = step
+        self.destination = destination
+        self.field = field
+        self.row = row
+        self.column = column
+        self.expected = expected
+        self.got = got
+        self.num_elements = num_elements
+        super().__init__(
+            f"step {step}: destination {destination}: {field}: row {row}, column {column}: "
+            f"expected {expected}, got {got} ({num_elements} wrong in this tensor)"
+        )
+
+
+class Reference:
+    """Expected content of all destinations, kept up to date step by step."""
+
+    def __init__(
+        self, config: EngineConfig, destinations: Mapping[str, Mapping[str, Block]]
+    ) -> None:
+        """Starts from destinations as captured: the sentinel, and 0 at the head of prefix sums.
+
+        Args:
+            config: Sizes of the engine.
+            destinations: The blocks of each destination's fields, by destination name.
+        """
+        self._config = config
+        self._blocks = destinations
+        self._expected = {
+            name: {
+                field: np.full(math.prod(block.buffer_shape), SENTINEL, dtype=np.int32)
+                for field, block in blocks.items()
+            }
+            for name, blocks in destinations.items()
+        }
+        for name in destinations:
+            for field in ("cu_seqlens_k", "dsa_cu_seqlens_k"):
+                self._view(name, field)[0] = 0
+        pool_rows = config.max_batch + 1
+        self._page_of = np.zeros((pool_rows, config.table_pages), dtype=np.int32)
+        self._slot_of = np.zeros((pool_rows, config.table_pages * config.page_size), dtype=np.int32)
+        self._known: dict[int, tuple[int, int]] = {}  # row -> request id, pages seen
+
+    def follow(self, state: BatchState) -> None:
+        """Takes over the pages that requests were given since the last step."""
+        size = self._config.page_size
+        for request in state.held:
+            known_id, count = self._known.get(request.row, (-1, 0))
+            first = count if known_id == request.id else 0
+            for place, page in enumerate(request.pages[first:], start=first):
+                self._page_of[request.row, place] = page
+                self._slot_of[request.row, place * size : (place + 1) * size] = range(
+                    page * size, (page + 1) * size
+                )
+            self._known[request.row] = (request.id, len(request.pages))
+
+    def expect_decode(self, name: str, state: BatchState) -> int:
+        """Expects destination ``name`` to be refreshed for decode.
+
+        Returns:
+            Elements refreshed.
+        """
+        lengths = _padded_lengths(state)
+        selected = [min(length, self._config.top_k) for length in lengths]
+        return (
+            self._expect(name, "cache_seqlens", lengths)
+            + self._expect(name, "cu_seqlens_k", list(accumulate(lengths)), at=1)
+            + self._expect(name, "dsa_cache_seqlens", selected)
+            + self._expect(name, "dsa_cu_seqlens_k", list(accumulate(selected)), at=1)
+            + self._expect(name, "flashmla_num_splits", state.decode.num_splits)
+            + self._expect_scheduler(name, state.decode.metadata)
+            + self._expect_tables(name, state, repeat=1, columns=max(lengths))
+        )
+
+    def expect_verify(self, name: str, state: BatchState) -> int:
+        """Expects destination ``name`` to be refreshed for target_verify.
+
+        Returns:
+            Elements refreshed.
+        """
+        n = self._config.draft_tokens
+        lengths = _padded_lengths(state)
+        with_drafts = [length + n for length in lengths]
+        expanded = [length + 1 + draft for length in lengths for draft in range(n)]
+        selected = [min(length, self._config.top_k) for length in expanded]
+        return (
+            self._expect(name, "cache_seqlens", with_drafts)
+            + self._expect(name, "cu_seqlens_k", list(accumulate(with_drafts)), at=1)
+            + self._expect(name, "seqlens_expanded", expanded)
+            + self._expect(name, "dsa_cache_seqlens", selected)
+            + self._expect(name, "dsa_cu_seqlens_k", list(accumulate(selected)), at=1)
+            + self._expect(name, "flashmla_num_splits", state.verify.num_splits)
+            + self._expect_scheduler(name, state.verify.metadata)
+            + self._expect_tables(name, state, repeat=n, columns=max(with_drafts))
+        )
+
+    def check(self, name: str, *, step: int, got: Mapping[str, np.ndarray]) -> None:
+        """Compares whole buffers, guard elements included.
+
+        Args:
+            name: The destination.
+            step: Step number, for the message.
+            got: The flat buffers by field name.
+
+        Raises:
+            Mismatch: The first wrong element.
+        """
+        for field, expected in self._expected[name].items():
+            index = _first_difference(expected, got[field])
+            if index is None:
+                continue
+            block = self._blocks[name][field]
+            row, column = divmod(index, block.stride)
+            raise Mismatch(
+                step=step,
+                destination=name,
+                field=field,
+                row=row - block.above,
+                column=column - block.left,
+                expected=int(expected[index]),
+                got=int(got[field][index]),
+                num_elements=int(np.count_nonzero(expected != got[field])),
+            )
+
+    def _view(self, name: str, field: str) -> np.ndarray:
+        return self._blocks[name][field].view(self._expected[name][field])
+
+    def _expect(
+        self, name: str, field: str, values: Sequence[int] | np.ndarray, *, at: int = 0
+    ) -> int:
+        self._view(name, field)[at : at + len(values)] = values
+        return len(values)
+
+    def _expect_scheduler(self, name: str, metadata: np.ndarray) -> int:
+        self._view(name, "flashmla_metadata")[:] = metadata
+        return metadata.size
+
+    def _expect_tables(self, name: str, state: BatchState, *, repeat: int, columns: int) -> int:
+        tokens = self._view(name, "page_table_1")
+        pages = self._view(name, "real_page_table")
+        num_pages = math.ceil(columns / self._config.page_size)
+        for place in range(state.bs):
+            row = state.held[place].row if place < len(state.held) else 0
+            rows = slice(place * repeat, (place + 1) * repeat)
+            tokens[rows, :columns] = self._slot_of[row, :columns]
+            pages[rows, :num_pages] = self._page_of[row, :num_pages]
+        return state.bs * repeat * (columns + num_pages)
+
+
+def _padded_lengths(state: BatchState) -> list[int]:
+    return [request.length for request in state.held] + [1] * (state.bs - len(state.held))
+
+
+def _first_difference(expected: np.ndarray, got: np.ndarray) -> int | None:
+    for begin in range(0, expected.size, _COMPARED_AT_ONCE):
+        part = slice(begin, begin + _COMPARED_AT_ONCE)
+        different = expected[part] != got[part]
+        if different.any():
+            return begin + int(different.argmax())
+    return None

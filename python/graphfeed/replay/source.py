@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds one step's source metadata from the batch state, as an engine does ahead of a replay.
+
+Plain array operations that NumPy and torch spell alike; the formulas are those of DeepSeek Sparse
+Attention's decode and target_verify modes.
+"""
+
+from __future__ import annotations
+
+from graphfeed import ForwardMode, Metadata
+from graphfeed.replay.arrays import Arrays, Tensor
+from graphfeed.replay.engine import BatchState, EngineConfig
+
+
+class SourceBuilder:
+    """Source metadata of one forward mode, written into the same memory each step.
+
+    Sources are slices of bigger buffers: table rows keep the full width as their stride.
+    """
+
+    def __init__(self, arrays: Arrays, config: EngineConfig, *, mode: ForwardMode) -> None:
+        """Allocates for the biggest batch.
+
+        Args:
+            arrays: Where the tensors live.
+            config: Sizes of the engine.
+            mode: DECODE or TARGET_VERIFY.
+        """
+        self._arrays = arrays
+        self._config = config
+        self._verify = mode is ForwardMode.TARGET_VERIFY
+        self.rows_per_request = config.draft_tokens if self._verify else 1
+        bs, n = config.max_batch, self.rows_per_request
+        self._cache_seqlens = arrays.buffer(bs)
+        self._cu_seqlens_k = arrays.buffer(bs + 1)
+        self._seqlens_expanded = arrays.buffer(bs * n)
+        self._dsa_cache_seqlens = arrays.buffer(bs * n)
+        self._dsa_cu_seqlens_k = arrays.buffer(bs * n + 1)
+        self._tokens = arrays.buffer(bs * n * config.table_width)
+        self._pages = arrays.buffer(bs * n * config.table_pages)
+
+    def max_seqlen_k(self, state: BatchState) -> int:
+        """Table columns of this step: the longest request's, draft tokens included."""
+        longest = int(state.seq_lens.max())
+        return longest + self._config.draft_tokens if self._verify else longest
+
+    def build(self, state: BatchState, req_to_token: Tensor) -> Metadata:
+        """Computes the metadata on the arrays' stream.
+
+        Args:
+            state: The step's padded batch.
+            req_to_token: int32 [pool + 1, W], where ``arrays`` has its tensors.
+
+        Returns:
+            Tensors that the next call overwrites.
+        """
+        bs, n = state.bs, self.rows_per_request
+        rows = bs * n
+        seq_lens = self._arrays.array(state.seq_lens)
+        cache_seqlens = self._cache_seqlens[:bs]
+        seqlens_expanded = self._seqlens_expanded[:rows]
+        if self._verify:
+            scheduled = state.verify
+            cache_seqlens[:] = seq_lens + n
+            seqlens_expanded[:] = (seq_lens[:, None] + self._arrays.arange(n) + 1).reshape(-1)
+        else:
+            scheduled = state.decode
+            cache_seqlens[:] = seq_lens
+            seqlens_expanded[:] = seq_lens
+        dsa_cache_seqlens = self._dsa_cache_seqlens[:rows]
+        dsa_cache_seqlens[:] = seqlens_expanded.clip(max=self._config.top_k)
+        page_table_1, real_page_table = self._tables(state, req_to_token)
+        return Metadata(
+            cache_seqlens=cache_seqlens,
+            cu_seqlens_k=_prefix_sums(cache_seqlens, out=self._cu_seqlens_k[: bs + 1]),
+            page_table_1=page_table_1,
+            seqlens_expanded=seqlens_expanded,
+            dsa_cache_seqlens=dsa_cache_seqlens,
+            dsa_cu_seqlens_k=_prefix_sums(
+                dsa_cache_seqlens, out=self._dsa_cu_seqlens_k[: rows + 1]
+            ),
+            real_page_table=real_page_table,
+            flashmla_num_splits=self._arrays.array(scheduled.num_splits),
+            flashmla_metadata=self._arrays.array(scheduled.metadata),
+        )
+
+    def _tables(self, state: BatchState, req_to_token: Tensor) -> tuple[Tensor, Tensor]:
+        bs, n, config = state.bs, self.rows_per_request, self._config
+        tokens = req_to_token[self._arrays.array(state.req_rows), : self.max_seqlen_k(state)]
+        pages = tokens[:, :: config.page_size] // config.page_size
+        tables = []
+        for values, buffer, width in (
+            (tokens, self._tokens, config.table_width),
+            (pages, self._pages, config.table_pages),
+        ):
+            columns = values.shape[1]
+            buffer.reshape(config.max_batch, n, width)[:bs, :, :columns] = values[:, None]
+            tables.append(buffer.reshape(-1, width)[: bs * n, :columns])
+        return tables[0], tables[1]
+
+
+def _prefix_sums(lengths: Tensor, *, out: Tensor) -> Tensor:
+    out[:1] = 0
+    out[1:] = lengths.cumsum(0)
+    return out
