@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""graphfeed's calls for a cell: the drop-in, which SGLang's callers make, and the native one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import graphfeed
+import graphfeed.sglang
+
+from benchmarks import peers
+from benchmarks.cases import Fields
+from benchmarks.cells import Cell
+
+
+def dropin(cell: Cell, source: Fields, destinations: Sequence[Fields]) -> Callable[[], None]:
+    return peers.dropin_call(
+        graphfeed.sglang.fused_metadata_copy_cuda,
+        graphfeed.sglang.fused_metadata_copy_multi_cuda,
+        cell,
+        source,
+        destinations,
+    )
+
+
+def native(cell: Cell, source: Fields, destinations: Sequence[Fields]) -> Callable[[], None]:
+    live = {} if cell.live is None else {"live_bound": source.cache_seqlens}
+    return partial(
+        graphfeed.copy,
+        graphfeed.Metadata(**source._asdict()),
+        [graphfeed.Metadata(**fields._asdict()) for fields in destinations],
+        mode=cell.mode,
+        bs=cell.bs,
+        **live,
+    )

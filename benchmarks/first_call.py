@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time of the first copy of a fresh process, with an empty cache and with a filled one.
+
+Each measurement is a process of its own: `python -m benchmarks.first_call SIDE` initialises torch
+and the CUDA context, imports SIDE, makes the tensors, and times the first call to its completion.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks import cells, report
+from benchmarks.groups import Context
+from benchmarks.report import FIRST_CALL_CASE, Row
+from benchmarks.timing import median
+
+_ROOT = Path(__file__).resolve().parent.parent
+_CELL = cells.Cell(32, 4096, 3)
+_CACHE_VARIABLE = {"graphfeed": "GRAPHFEED_CACHE_DIR", "sglang": "SGLANG_JIT_CACHE_DIR"}
+
+
+def first_calls(context: Context) -> list[Row]:
+    """Empty cache, then the same cache again; SGLang's own first calls beside."""
+    from benchmarks import peers
+
+    repetitions = 1 if context.quick else 3
+    empty, disk = _empty_and_filled("graphfeed", repetitions)
+    peer = peers.sglang()
+    if peer is None or context.quick:
+        return [
+            Row("first_call/empty", FIRST_CALL_CASE, empty, "ms"),
+            Row("first_call/disk", FIRST_CALL_CASE, disk, "ms"),
+        ]
+    peer_empty, peer_disk = _empty_and_filled("sglang", 1)
+    return [
+        report.beside("first_call/empty", FIRST_CALL_CASE, empty, "ms", peer.name, peer_empty),
+        report.beside("first_call/disk", FIRST_CALL_CASE, disk, "ms", peer.name, peer_disk),
+    ]
+
+
+def _empty_and_filled(side: str, repetitions: int) -> tuple[float, float]:
+    empty, filled = [], []
+    for _ in range(repetitions):
+        with tempfile.TemporaryDirectory() as cache:
+            empty.append(_run_process(side, cache))
+            filled.append(_run_process(side, cache))
+    return median(empty), median(filled)
+
+
+def _run_process(side: str, cache: str) -> float:
+    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+    # CUDA_CACHE_DISABLE: the compiler's own cache on disk would answer instead of it.
+    environment = os.environ | {
+        _CACHE_VARIABLE[side]: cache,
+        "PYTHONPATH": path,
+        "CUDA_CACHE_DISABLE": "1",
+    }
+    command = [sys.executable, "-m", "benchmarks.first_call", side]
+    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(result.stdout.splitlines()[-1])["ms"]
+
+
+def _call_of(side: str) -> Callable[..., Callable[[], object]]:
+    from benchmarks import peers
+
+    if side == "graphfeed":
+        from benchmarks import calls
+
+        return calls.native
+    peer = peers.sglang()
+    if peer is None:
+        raise ModuleNotFoundError("sglang is not installed")
+    return lambda *cell_and_tensors: peers.dropin_call(peer.single, peer.multi, *cell_and_tensors)
+
+
+def main(side: str) -> None:
+    """Prints {"ms": ...}, the time of this process' first call."""
+    import torch
+
+    from benchmarks import cases
+
+    torch.cuda.init()
+    sets = cases.Sets(_CELL, 1, "cuda")
+    expected = sets.expected()
+    call = _call_of(side)(_CELL, sets.sources[0], sets.destinations[0])
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        milliseconds = (time.perf_counter() - start) * 1e3
+    sets.require(expected, f"{side}'s first call")
+    print(json.dumps({"ms": milliseconds}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The groups of cases, by name, and what they share while they run."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import Row
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where and how thoroughly to measure.
+
+    Attributes:
+        stream: A torch stream other than the default one; everything runs on it.
+        l2_bytes: Size of the device's L2 cache.
+        quick: Fewer repetitions and only the cases that a limit requires.
+        bin_dir: Folder of the C++ benchmark programs.
+    """
+
+    stream: Any
+    l2_bytes: int
+    quick: bool
+    bin_dir: Path
+
+    @property
+    def batches(self) -> int:
+        return 20 if self.quick else 100
+
+    @property
+    def rounds(self) -> int:
+        return 10 if self.quick else 30
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that are measured, and recorded in one file, together."""
+
+    name: str
+    module: str
+    function: str
+    budgets: tuple[str, ...] = ()
+    in_quick: bool = True
+
+    @property
+    def file_name(self) -> str:
+        return self.name.replace("/", "_") + ".json"
+
+    def measure(self, context: Context) -> list[Row]:
+        module = importlib.import_module(f"benchmarks.{self.module}")
+        return getattr(module, self.function)(context)
+
+
+GROUPS = (
+    Group("host/dropin", "host_copy", "dropin", ("host/dropin/single", "host/dropin/multi")),
+    Group("host/native", "host_copy", "native"),
+    Group("device/copy/small", "device_copy", "small", ("device/copy/small",)),
+    Group("device/copy/large", "device_copy", "large", ("device/copy/large",)),
+    Group("device/copy/live", "device_copy", "live", ("device/copy/live",)),
+    Group("first_call", "first_call", "first_calls", ("first_call/empty", "first_call/disk")),
+    Group("grid", "grid", "grid", in_quick=False),
+)
+
+
+def select(pattern: str | None, *, quick: bool) -> Sequence[Group]:
+    """The groups whose name the regular expression finds; all (that quick allows) without one."""
+    if pattern is not None:
+        return [group for group in GROUPS if re.search(pattern, group.name)]
+    return [group for group in GROUPS if group.in_quick or not quick]

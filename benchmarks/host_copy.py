@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Host time of the copy: the drop-in beside SGLang's own, the native call from Python and C++."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+
+from benchmarks import calls, cases, cells, peers, report
+from benchmarks.cells import Cell
+from benchmarks.groups import Context
+from benchmarks.report import Row
+from benchmarks.timing import HostCall, HostTime, host_times
+
+OURS = "graphfeed"
+
+
+def dropin(context: Context) -> list[Row]:
+    """The cells that the drop-in's budget is held at."""
+    rows = []
+    for cell in cells.DROPIN:
+        budget = "host/dropin/single" if cell.destinations == 1 else "host/dropin/multi"
+        rows += dropin_rows(context, cell, budget)
+    return rows
+
+
+def native(context: Context) -> list[Row]:
+    """graphfeed.copy from Python and from C++, beside an empty kernel launch."""
+    rows = []
+    empty_launch = None
+    for case, time in _cpp_times(context).items():
+        if case == "empty kernel launch":
+            empty_launch = time.median
+        rows += _native_rows(f"host: C++ {case}", time, empty_launch)
+    for cell in cells.NATIVE:
+        sets = cases.Sets(cell, 1, "cuda")
+        call = calls.native(cell, sets.sources[0], sets.destinations[0])
+        with torch.cuda.stream(context.stream):
+            sets.require_call(call, sets.expected(), "graphfeed.copy")
+            time = _times(context, {OURS: HostCall(call)})[OURS]
+        rows += _native_rows(f"host: Python graphfeed.copy, {cell.name}", time, empty_launch)
+    return rows
+
+
+def dropin_rows(context: Context, cell: Cell, budget: str) -> list[Row]:
+    """A cell through the drop-in, SGLang's own function and separate copies; checked first."""
+    sets = cases.Sets(cell, 1, "cuda")
+    source, destinations = sets.sources[0], sets.destinations[0]
+    with torch.cuda.stream(context.stream):
+        expected = sets.expected()
+        timed = {OURS: HostCall(calls.dropin(cell, source, destinations))}
+        peer = peers.sglang()
+        if peer is not None:
+            call = peers.dropin_call(peer.single, peer.multi, cell, source, destinations)
+            timed[peer.name] = HostCall(call)
+        for name, host_call in timed.items():
+            sets.require_call(host_call.call, expected, name)
+        separate = partial(cases.eager_copy, cell, source, destinations)
+        launches = cell.num_copied_fields * cell.destinations
+        timed[peers.SEPARATE] = HostCall(separate, launches)
+        times = _times(context, timed)
+    return _rows(cell, budget, times)
+
+
+def _rows(cell: Cell, budget: str, times: Mapping[str, HostTime]) -> list[Row]:
+    ours = times[OURS]
+    rows = []
+    for name, time in times.items():
+        if name == OURS:
+            continue
+        held = budget if name != peers.SEPARATE else ""
+        case = cell.name if held else f"host: drop-in, {cell.name}"
+        rows.append(report.beside(held, case, ours.median, "us", name, time.median))
+        p99 = f"host: drop-in p99, {cell.name}"
+        rows.append(report.beside("", p99, ours.p99, "us", name, time.p99))
+    return rows
+
+
+def _native_rows(case: str, time: HostTime, empty_launch: float | None) -> list[Row]:
+    p99 = Row("", f"{case}, p99", time.p99, "us")
+    if empty_launch is None or empty_launch == time.median:
+        return [Row("", case, time.median, "us"), p99]
+    launch = "empty kernel launch, C++"
+    return [report.beside("", case, time.median, "us", launch, empty_launch), p99]
+
+
+def _times(context: Context, timed: Mapping[str, HostCall]) -> dict[str, HostTime]:
+    return host_times(timed, synchronize=context.stream.synchronize, batches=context.batches)
+
+
+def _cpp_times(context: Context) -> dict[str, HostTime]:
+    """What launch_benchmark prints, the empty launch first; nothing where it is not built."""
+    program = context.bin_dir / "launch_benchmark"
+    if not program.exists():
+        print(f"{program} is not built: no C++ rows")
+        return {}
+    result = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    return {line["case"]: HostTime(line["median_us"], line["p99_us"]) for line in lines}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host time of an empty kernel launch and of graphfeed::copy from C++, checked first. Prints one
+// JSON object a line: {"case", "median_us", "p99_us"}. Exit 1: a copy is wrong; 2: nothing
+// measured.
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "driver.h"
+#include "graphfeed/graphfeed.h"
+
+namespace graphfeed {
+namespace {
+
+constexpr int kCallsABatch = 50;  // far below the driver's launch queue
+constexpr int kWarmBatches = 5;
+constexpr int kBatches = 400;
+
+constexpr int64_t kBs = 32;
+constexpr int64_t kWidth = 4096;
+constexpr int64_t kPages = kWidth / 64;
+constexpr int64_t kFlashmlaRows = 66;
+constexpr int64_t kFlashmlaColumns = 8;
+constexpr int32_t kSentinel = -7;
+
+constexpr char kEmptyKernel[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty() { ret; }\n";
+
+constexpr int64_t padded(int64_t elements) { return (elements + 127) / 128 * 128; }
+constexpr int64_t kBlockElements = 2 * padded(kBs) + 3 * padded(kBs + 1) + padded(kBs * kWidth) +
+                                   padded(kBs * kPages) + padded(kFlashmlaRows * kFlashmlaColumns);
+constexpr size_t kBlockBytes = static_cast<size_t>(kBlockElements) * sizeof(int32_t);
+
+// Device memory of one metadata set, its fields packed at multiples of 128 elements.
+class Block {
+ public:
+  Block() {
+    check(driver().cuMemAlloc(&memory_, kBlockBytes), "cuMemAlloc");
+    fields_.cache_seqlens = take_vector(kBs);
+    fields_.cu_seqlens_k = take_vector(kBs + 1);
+    fields_.page_table_1 = take_table(kBs, kWidth);
+    fields_.dsa_cache_seqlens = take_vector(kBs);
+    fields_.dsa_cu_seqlens_k = take_vector(kBs + 1);
+    fields_.real_page_table = take_table(kBs, kPages);
+    fields_.flashmla_num_splits = take_vector(kBs + 1);
+    fields_.flashmla_metadata = take_table(kFlashmlaRows, kFlashmlaColumns);
+  }
+  ~Block() { driver().cuMemFree(memory_); }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  [[nodiscard]] const Metadata& fields() const { return fields_; }
+
+  void write(const std::vector<int32_t>& values) {
+    check(driver().cuMemcpyHtoD(memory_, values.data(), kBlockBytes), "cuMemcpyHtoD");
+  }
+
+  [[nodiscard]] std::vector<int32_t> read() const {
+    std::vector<int32_t> values(kBlockElements);
+    check(driver().cuMemcpyDtoH(values.data(), memory_, kBlockBytes), "cuMemcpyDtoH");
+    return values;
+  }
+
+  // What a destination of sentinels holds after a copy of `source`, written element by element.
+  [[nodiscard]] std::vector<int32_t> expected(const std::vector<int32_t>& source) const {
+    std::vector<int32_t> values(kBlockElements, kSentinel);
+    const auto expect = [&](const std::optional<Tensor>& field, int64_t skipped) {
+      const int64_t first = static_cast<const int32_t*>(field->data) - address();
+      const int64_t end = first + field->shape[0] * field->shape[1];
+      for (int64_t i = first + skipped; i < end; ++i) {
+        values[static_cast<size_t>(i)] = source[static_cast<size_t>(i)];
+      }
+    };
+    expect(fields_.cache_seqlens, 0);
+    expect(fields_.cu_seqlens_k, 1);
+    expect(fields_.page_table_1, 0);
+    expect(fields_.dsa_cache_seqlens, 0);
+    expect(fields_.dsa_cu_seqlens_k, 1);
+    expect(fields_.real_page_table, 0);
+    expect(fields_.flashmla_num_splits, 0);
+    expect(fields_.flashmla_metadata, 0);
+    return values;
+  }
+
+ private:
+  [[nodiscard]] int32_t* address() const { return std::bit_cast<int32_t*>(memory_); }
+
+  int32_t* take(int64_t elements) {
+    int32_t* taken = address() + taken_;
+    taken_ += padded(elements);
+    return taken;
+  }
+  Tensor take_vector(int64_t size) { return vector_of(take(size), size, cuda(0)); }
+  Tensor take_table(int64_t rows, int64_t columns) {
+    return table_of(take(rows * columns), rows, columns, cuda(0), columns);
+  }
+
+  Metadata fields_{};
+  CUdeviceptr memory_ = 0;
+  int64_t taken_ = 0;  // elements
+};
+
+double percentile(std::vector<double>& samples, double percent) {
+  const auto at = static_cast<size_t>(static_cast<double>(samples.size() - 1) * percent / 100);
+  std::nth_element(samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(at),
+                   samples.end());
+  return samples[at];
+}
+
+double clock_overhead_us() {
+  using Clock = std::chrono::steady_clock;
+  std::vector<double> samples(2000);
+  for (double& sample : samples) {
+    const auto start = Clock::now();
+    sample = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  }
+  return percentile(samples, 50);
+}
+
+// Times calls in batches that the stream drains between, and prints the line of `name`.
+void measure(const std::string& name, CUstream stream, const std::function<void()>& call) {
+  using Clock = std::chrono::steady_clock;
+  const double overhead = clock_overhead_us();
+  std::vector<double> samples;
+  samples.reserve(static_cast<size_t>(kBatches) * kCallsABatch);
+  for (int batch = -kWarmBatches; batch < kBatches; ++batch) {
+    for (int i = 0; i < kCallsABatch; ++i) {
+      const auto start = Clock::now();
+      call();
+      const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+      if (batch >= 0) samples.push_back(took.count() - overhead);
+    }
+    check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+  }
+  std::printf("{\"case\": \"%s\", \"median_us\": %.4f, \"p99_us\": %.4f}\n", name.c_str(),
+              percentile(samples, 50), percentile(samples, 99));
+}
+
+void measure_empty_launch(CUstream stream) {
+  CUlibrary library{};
+  CUkernel kernel{};
+  check(
+      driver().cuLibraryLoadData(&library, kEmptyKernel, nullptr, nullptr, 0, nullptr, nullptr, 0),
+      "cuLibraryLoadData");
+  check(driver().cuLibraryGetKernel(&kernel, library, "empty"), "cuLibraryGetKernel");
+  const CUlaunchConfig config{.grid_x = 1,
+                              .grid_y = 1,
+                              .grid_z = 1,
+                              .block_x = 1,
+                              .block_y = 1,
+                              .block_z = 1,
+                              .shared_bytes = 0,
+                              .stream = stream,
+                              .attributes = nullptr,
+                              .num_attributes = 0};
+  const auto function = reinterpret_cast<CUfunction>(kernel);
+  measure("empty kernel launch", stream, [&] {
+    check(driver().cuLaunchKernelEx(&config, function, nullptr, nullptr), "cuLaunchKernelEx");
+  });
+  check(driver().cuLibraryUnload(library), "cuLibraryUnload");
+}
+
+// Copies once and compares every element of every destination; false where one is wrong.
+bool is_right(const CopyRequest& request, CUstream stream, const std::vector<int32_t>& source,
+              const std::vector<std::unique_ptr<Block>>& destinations) {
+  for (const auto& block : destinations) {
+    block->write(std::vector<int32_t>(kBlockElements, kSentinel));
+  }
+  copy(request, stream);
+  check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+  return std::all_of(destinations.begin(), destinations.end(),
+                     [&](const auto& block) { return block->read() == block->expected(source); });
+}
+
+bool measure_copy(int num_destinations, CUstream stream) {
+  Block source;
+  std::vector<int32_t> values(kBlockElements);
+  std::mt19937 random(1);
+  std::generate(values.begin(), values.end(),
+                [&] { return static_cast<int32_t>(random() & 0xfffff); });
+  source.write(values);
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<Metadata> destinations;
+  for (int i = 0; i < num_destinations; ++i) {
+    blocks.push_back(std::make_unique<Block>());
+    destinations.push_back(blocks.back()->fields());
+  }
+  const CopyRequest request{.mode = ForwardMode::kDecode,
+                            .bs = kBs,
+                            .source = source.fields(),
+                            .destinations = destinations};
+  const std::string name = "graphfeed::copy, bs 32 x 4096, N=" + std::to_string(num_destinations);
+  if (!is_right(request, stream, values, blocks)) {
+    std::fprintf(stderr, "%s: a destination is wrong\n", name.c_str());
+    return false;
+  }
+  measure(name, stream, [&] { copy(request, stream); });
+  return true;
+}
+
+int run() {
+  const ScopedDevice device(0);
+  CUstream stream{};
+  check(driver().cuStreamCreate(&stream, kStreamNonBlocking), "cuStreamCreate");
+  measure_empty_launch(stream);
+  bool right = true;
+  for (const int num_destinations : {1, 3, 16}) {
+    right = measure_copy(num_destinations, stream) && right;
+  }
+  check(driver().cuStreamDestroy(stream), "cuStreamDestroy");
+  return right ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace graphfeed
+
+int main() {
+  try {
+    return graphfeed::run();
+  } catch (const graphfeed::Error& error) {
+    std::fprintf(stderr, "launch_benchmark: %s\n", error.what());
+    return 2;
+  }
+}
