@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a clean Python process, torch. Tests that need torch or a GPU are skipped without."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@functools.cache
+def reason_without_gpu():
+    """Why torch cannot run on a GPU here; None where it can."""
+    try:
+        import torch
+    except ImportError as error:
+        return f"needs torch with CUDA: {error}"
+    if not torch.cuda.is_available():
+        return "needs torch with CUDA: torch.cuda.is_available() is false"
+    return None
+
+
+@functools.cache
+def reason_without_torch():
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        return f"needs torch: {error}"
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        reason = None
+        if item.get_closest_marker("gpu") is not None:
+            reason = reason_without_gpu()
+        elif "torch" in item.fixturenames:
+            reason = reason_without_torch()
+        if reason is not None:
+            reason = f"{item.name.partition('[')[0]}: {reason}"
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """torch, on a machine that may have no GPU."""
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="session")
+def warm_kernels(torch, tmp_path_factory):
+    """Every kernel is loaded, so that a first use delays no test and may be captured."""
+    import graphfeed
+
+    torch.cuda.init()
+    graphfeed.set_kernel_options(cache_directory=tmp_path_factory.mktemp("kernels"))
+    graphfeed.warmup(torch.cuda.current_device())
+    yield
+    graphfeed.set_kernel_options()
+
+
+@pytest.fixture
+def clean_python(tmp_path):
+    """Runs code in a new process, in an empty directory and with no setting of ours or of a cache.
+
+    HOME is an empty directory, unless `environment` says otherwise; None there unsets a variable.
+    Returns standard output; fails on a nonzero exit.
+    """
+    home, work = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    base = dict.fromkeys(name for name in os.environ if name.startswith(("GRAPHFEED_", "XDG_")))
+    base.update(
+        HOME=str(home),
+        PYTHONDONTWRITEBYTECODE="1",
+        PYTHONPATH=os.pathsep.join(filter(None, sys.path)),
+    )
+
+    def run(code, *, check_stderr=True, **environment):
+        changed = {**os.environ, **base, **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={name: value for name, value in changed.items() if value is not None},
+            cwd=work,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert not check_stderr or done.stderr == ""
+        return done.stdout
+
+    run.home, run.work = home, work
+    return run

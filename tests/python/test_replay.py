@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The replay: the engine's invariants, source against reference, mismatches, the command line."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+
+import graphfeed
+import numpy as np
+import pytest
+from graphfeed import ForwardMode
+from graphfeed.replay import Engine, EngineConfig, Mismatch, Request, run
+from graphfeed.replay.__main__ import main
+from graphfeed.replay.arrays import CpuArrays, DeviceError, open_arrays
+from graphfeed.replay.engine import graph_sizes
+from graphfeed.replay.progress import progress
+from graphfeed.replay.source import SourceBuilder
+
+SMALL = EngineConfig(max_batch=12, context=1000, top_k=256, seed=5)
+
+
+def make_requests(count, *, seed=1, longest=1500, outputs=60):
+    rng = np.random.default_rng(seed)
+    arrivals = np.sort(rng.integers(0, 50 * count, size=count)).tolist()
+    lengths = rng.integers(1, longest, size=count).tolist()
+    tokens = rng.integers(1, outputs, size=count).tolist()
+    return [Request(*row) for row in zip(arrivals, lengths, tokens)]
+
+
+def plain_copy(source, destinations, *, mode, bs, max_seqlen_k, seqlens_expanded_size, stream):
+    """The table of DESIGN.md section 3 as NumPy slices, so that the replay is tested alone."""
+    verify = mode is ForwardMode.TARGET_VERIFY
+    rows = seqlens_expanded_size if verify else bs
+    pages = source.real_page_table.shape[1]
+    for each in destinations:
+        each.cache_seqlens[:bs] = source.cache_seqlens[:bs]
+        each.cu_seqlens_k[1 : bs + 1] = source.cu_seqlens_k[1 : bs + 1]
+        each.page_table_1[:rows, :max_seqlen_k] = source.page_table_1[:rows, :max_seqlen_k]
+        if verify:
+            each.seqlens_expanded[:rows] = source.seqlens_expanded[:rows]
+        each.dsa_cache_seqlens[:rows] = source.dsa_cache_seqlens[:rows]
+        each.dsa_cu_seqlens_k[1 : rows + 1] = source.dsa_cu_seqlens_k[1 : rows + 1]
+        each.real_page_table[:rows, :pages] = source.real_page_table[:rows]
+        each.flashmla_num_splits[: rows + 1] = source.flashmla_num_splits[: rows + 1]
+        each.flashmla_metadata[:] = source.flashmla_metadata
+
+
+def flip_after(refresh, *, call, destination, place):
+    """Wraps ``refresh``: after call ``call``, the element that ``place`` picks is flipped."""
+    calls = Counter()
+
+    def corrupted(source, destinations, **keywords):
+        refresh(source, destinations, **keywords)
+        if calls["refresh"] == call:
+            tensor, index = place(destinations[destination])
+            tensor[index] ^= 1
+        calls["refresh"] += 1
+
+    return corrupted
+
+
+# Engine
+
+
+def test_graph_sizes_are_bucketed():
+    assert graph_sizes(32) == [1, 2, 4, 8, 16, 24, 32]
+    assert graph_sizes(11) == [1, 2, 4, 8, 11]
+    assert graph_sizes(1) == [1]
+
+
+@pytest.mark.parametrize("num_pages", [0, 20])
+def test_engine_never_shares_pages_and_gets_all_of_them_back(num_pages):
+    config = EngineConfig(max_batch=12, context=1000, num_pages=num_pages, seed=2)
+    requests = make_requests(60)
+    engine = Engine(requests, config)
+    every_page = set(range(1, config.pool_pages + 1))
+    seen = set()
+    while (state := engine.next_state()) is not None:
+        held = [page for request in state.held for page in request.pages]
+        rows = [request.row for request in state.held]
+        assert sorted(held + engine.free_pages) == sorted(every_page)
+        assert len(set(rows)) == len(rows)
+        assert 0 not in rows
+        for request in state.held:
+            seen.add(request.id)
+            slots = engine.req_to_token[request.row, : request.length + config.draft_tokens]
+            assert len(slots) <= len(request.pages) * config.page_size
+            assert all(
+                slot == request.pages[token // 64] * 64 + token % 64
+                for token, slot in enumerate(slots.tolist())
+            )
+        engine.finish_step()
+    assert set(engine.free_pages) == every_page
+    assert sorted(engine.free_rows) == list(range(1, config.max_batch + 1))
+    assert seen == set(range(len(requests)))
+    assert engine.num_finished == len(requests)
+    assert not engine.req_to_token[0].any()
+
+
+def test_engine_pads_the_batch_to_a_graph_size():
+    engine = Engine([Request(0, 10 + index, 50) for index in range(5)], SMALL)
+    state = engine.next_state()
+    assert state.bs == 8
+    assert state.seq_lens.tolist() == [10, 11, 12, 13, 14, 1, 1, 1]
+    assert state.req_rows[5:].tolist() == [0, 0, 0]
+    assert state.decode.num_splits.shape == (9,)
+    assert state.verify.num_splits.shape == (33,)
+
+
+def test_engine_admits_by_arrival_batch_and_pages():
+    late = Engine([Request(0, 8, 9), Request(120, 8, 9)], EngineConfig(context=64, step_ms=50))
+    sizes = []
+    for _ in range(4):
+        sizes.append(len(late.next_state().held))
+        late.running[0].remaining = 9
+        late.finish_step()
+    assert sizes == [1, 1, 1, 2]
+    full = Engine([Request(0, 8, 9)] * 3, EngineConfig(max_batch=2, context=64))
+    assert len(full.next_state().held) == 2
+    short = Engine([Request(0, 100, 9)] * 3, EngineConfig(context=124, num_pages=5))
+    assert len(short.next_state().held) == 2
+
+
+def test_engine_accepts_1_to_n_tokens_a_step():
+    engine = Engine([Request(0, 10, 900)] * 8, SMALL)
+    steps = []
+    before = [request.length for request in engine.next_state().held]
+    for _ in range(30):
+        engine.finish_step()
+        after = [request.length for request in engine.next_state().held]
+        steps += [new - old for new, old in zip(after, before)]
+        before = after
+    assert set(steps) == {1, 2, 3, 4}
+
+
+def test_engine_truncates_inputs_to_the_context_limit_and_counts_them():
+    requests = [Request(0, 5000, 100), Request(0, 900, 100), Request(0, 5, 5000)]
+    engine = Engine(requests, SMALL)
+    assert [request.length for request in engine.next_state().held] == [900, 900, 1]
+    assert engine.num_truncated == 2
+    while (state := engine.next_state()) is not None:
+        assert state.seq_lens.max() <= SMALL.context
+        engine.finish_step()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"max_batch": 0}, "max_batch: expected 1 or more, got 0"),
+        ({"context": 1}, "context: expected 2 or more tokens, got 1"),
+        ({"step_ms": 0.0}, "step_ms: expected more than 0"),
+        ({"context": 640, "num_pages": 10}, "num_pages: one request may need 11 pages, got 10"),
+        ({"num_pages": 2**26}, "num_pages: 67108864 pages pass"),
+    ],
+)
+def test_engine_config_refuses_sizes_that_cannot_work(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        EngineConfig(**sizes)
+
+
+# Source and reference
+
+
+def test_source_holds_the_published_formulas():
+    config = EngineConfig(max_batch=4, context=200, draft_tokens=2, top_k=70)
+    engine = Engine([Request(0, 69, 50), Request(0, 3, 50), Request(0, 130, 50)], config)
+    state = engine.next_state()
+    arrays = CpuArrays()
+    decode = SourceBuilder(arrays, config, mode=ForwardMode.DECODE)
+    verify = SourceBuilder(arrays, config, mode=ForwardMode.TARGET_VERIFY)
+    source = decode.build(state, engine.req_to_token)
+    assert source.cache_seqlens.tolist() == [69, 3, 130, 1]
+    assert source.cu_seqlens_k.tolist() == [0, 69, 72, 202, 203]
+    assert source.dsa_cache_seqlens.tolist() == [69, 3, 70, 1]
+    assert source.dsa_cu_seqlens_k.tolist() == [0, 69, 72, 142, 143]
+    assert source.page_table_1.shape == (4, 130)
+    assert source.real_page_table[2].tolist() == list(state.held[2].pages[:3])
+    source = verify.build(state, engine.req_to_token)
+    assert source.cache_seqlens.tolist() == [71, 5, 132, 3]
+    assert source.seqlens_expanded.tolist() == [70, 71, 4, 5, 131, 132, 2, 3]
+    assert source.dsa_cache_seqlens.tolist() == [70, 70, 4, 5, 70, 70, 2, 3]
+    assert source.dsa_cu_seqlens_k.tolist() == [0, 70, 140, 144, 149, 219, 289, 291, 294]
+    assert source.page_table_1.shape == (8, 132)
+    assert (source.page_table_1[4] == source.page_table_1[5]).all()
+    assert source.page_table_1[5, 131] == state.held[2].pages[2] * 64 + 3
+    assert not source.page_table_1[6:].any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"max_batch": 12, "context": 1000},
+        {"max_batch": 1, "context": 64, "draft_tokens": 1},
+        {"max_batch": 5, "context": 300, "draft_tokens": 6, "num_pages": 9},
+        {"max_batch": 9, "context": 130, "page_size": 16, "top_k": 40},
+    ],
+)
+def test_source_and_reference_agree_on_random_states(seed, sizes):
+    config = EngineConfig(seed=seed, **sizes)
+    requests = make_requests(25, seed=seed, longest=2 * config.context)
+    summary = run(requests, config=config, device="cpu", refresh=plain_copy)
+    assert summary.requests_finished == len(requests)
+    assert summary.mismatches == 0
+
+
+def test_reference_finds_a_refresh_that_did_nothing():
+    with pytest.raises(Mismatch) as raised:
+        run(make_requests(3), config=SMALL, device="cpu", refresh=lambda *_, **__: None)
+    assert (raised.value.step, raised.value.destination) == (0, "draft 0")
+
+
+@pytest.mark.parametrize(
+    ("call", "destination", "place", "where"),
+    [
+        (14, 1, lambda each: (each.page_table_1, (3, 17)), ("draft 1", "page_table_1", 3, 17)),
+        (14, 2, lambda each: (each.cache_seqlens, 2), ("draft 2", "cache_seqlens", 0, 2)),
+        (14, 0, lambda each: (each.cu_seqlens_k, 0), ("draft 0", "cu_seqlens_k", 0, 0)),
+        (14, 0, lambda each: (each.seqlens_expanded, 1), ("draft 0", "seqlens_expanded", 0, 1)),
+        (14, 0, lambda each: (each.page_table_1.base, 0), ("draft 0", "page_table_1", -1, -4)),
+        (15, 0, lambda each: (each.real_page_table, (9, 1)), ("verify", "real_page_table", 9, 1)),
+        (15, 0, lambda each: (each.page_table_1, (-1, -1)), ("verify", "page_table_1", 47, 1023)),
+        (
+            15,
+            0,
+            lambda each: (each.flashmla_metadata, (65, 7)),
+            ("verify", "flashmla_metadata", 65, 7),
+        ),
+    ],
+)
+def test_a_corrupted_element_is_named(call, destination, place, where):
+    refresh = flip_after(plain_copy, call=call, destination=destination, place=place)
+    requests = [Request(0, 200, 100)] * 4
+    with pytest.raises(Mismatch) as raised:
+        run(requests, config=SMALL, device="cpu", refresh=refresh)
+    found = raised.value
+    assert found.step == 7
+    assert (found.destination, found.field, found.row, found.column) == where
+    assert found.got == found.expected ^ 1
+    assert found.num_elements == 1
+    assert str(found).startswith(
+        f"step 7: destination {where[0]}: {where[1]}: row {where[2]}, column {where[3]}: "
+        f"expected {found.expected}, got {found.got}"
+    )
+
+
+# The job, through graphfeed.copy
+
+
+def test_a_short_replay_has_no_mismatch():
+    requests = make_requests(30)
+    steps = []
+    summary = run(requests, config=SMALL, device="cpu", steps=50, on_step=steps.append)
+    assert summary.device == "cpu"
+    assert summary.mismatches == 0
+    assert summary.steps == 50
+    assert steps == list(range(1, 51))
+    assert summary.requests_finished + summary.requests_running <= 30
+    assert 1 <= summary.batch.p50 <= summary.batch.p99 <= summary.batch.max <= 12
+    assert summary.context.max <= 1000
+    assert 0 < summary.bytes_refreshed < summary.bytes_checked
+
+
+@pytest.mark.gpu
+def test_a_short_replay_on_a_gpu_has_no_mismatch():
+    try:
+        label = open_arrays("cuda").label
+    except DeviceError as error:
+        pytest.skip(str(error))
+    summary = run(make_requests(30), config=SMALL, device="cuda", steps=60)
+    assert summary.device == label
+    assert summary.mismatches == 0
+
+
+@pytest.mark.gpu
+def test_a_corrupted_element_on_a_gpu_is_read_by_the_replayed_graph():
+    try:
+        open_arrays("cuda")
+    except DeviceError as error:
+        pytest.skip(str(error))
+    refresh = flip_after(
+        graphfeed.copy, call=5, destination=0, place=lambda each: (each.page_table_1, (1, 5))
+    )
+    with pytest.raises(Mismatch, match=r"step 2: destination verify: page_table_1: row 1, col"):
+        run([Request(0, 20, 90)] * 4, config=SMALL, device="cuda", refresh=refresh)
+
+
+def test_run_refuses_no_steps_and_no_requests():
+    with pytest.raises(ValueError, match="steps: expected 1 or more, got 0"):
+        run(make_requests(1), steps=0)
+    with pytest.raises(ValueError, match="requests: expected at least one"):
+        run([])
+
+
+# Command line
+
+SHORT = ["--device", "cpu", "--steps", "20", "--context", "2048", "--max-batch", "8"]
+
+
+def test_command_plays_the_excerpt_and_ends_with_mismatches_0(capsys):
+    assert main(SHORT) == 0
+    out, err = capsys.readouterr()
+    assert out.rstrip().splitlines()[-1] == "mismatches 0"
+    assert "steps        20 (20 decode to 3 destinations, 20 target_verify n=4 to 1)" in out
+    assert "replay: step 20 of 20\n" in err
+    assert "\x1b" not in out + err
+    assert "\r" not in out + err
+
+
+def test_command_prints_json(capsys):
+    assert main([*SHORT, "--json", "--draft-tokens", "3"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["mismatches"] == 0
+    assert summary["steps"] == 20
+    assert summary["draft_tokens"] == 3
+    assert summary["batch"]["max"] <= 8
+
+
+@pytest.mark.parametrize("extra", [[], ["--json"]])
+def test_command_exits_1_at_a_mismatch_and_names_it(capsys, monkeypatch, extra):
+    corrupted = flip_after(
+        graphfeed.copy, call=8, destination=2, place=lambda each: (each.page_table_1, (3, 17))
+    )
+    monkeypatch.setattr(graphfeed, "copy", corrupted)
+    assert main([*SHORT, *extra]) == 1
+    out, err = capsys.readouterr()
+    assert "mismatch: step 4: destination draft 2: page_table_1: row 3, column 17: " in err
+    if extra:
+        assert json.loads(out)["mismatch"]["field"] == "page_table_1"
+    else:
+        assert "mismatches 0" not in out
+
+
+def test_command_exits_2_at_a_bad_trace_or_size(tmp_path, capsys):
+    path = tmp_path / "bad.csv"
+    path.write_text("arrival_ms,input_tokens,output_tokens\n1,x,3\n")
+    assert main([str(path)]) == 2
+    assert f"{path}:2: input_tokens: expected a number" in capsys.readouterr().err
+    assert main(["--steps", "0"]) == 2
+    assert "--steps: expected 1 or more, got 0" in capsys.readouterr().err
+    assert main(["--context", "1"]) == 2
+    assert "context: expected 2 or more tokens" in capsys.readouterr().err
+
+
+def test_progress_draws_a_bar_on_a_terminal_without_rich(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with progress(terminal, total=4) as on_step:
+        for done in range(1, 5):
+            on_step(done)
+    assert terminal.getvalue().endswith(f"\rreplay [{'#' * 40}] 4/4\n")
