@@ -288,9 +288,9 @@ Operand vector_operand(const FieldBinding& binding, const Tensor& tensor, Place 
   check_tensor(binding, tensor, place);
   check_rank(binding, tensor, place, 1);
   if (count > 0 && tensor.shape[0] - offset < count) {
+    const uint64_t needed = static_cast<uint64_t>(count) + static_cast<uint64_t>(offset);
     refuse(binding, place,
-           "needs " + std::to_string(count) + " elements from element " + std::to_string(offset) +
-               " on, has " + std::to_string(tensor.shape[0]));
+           "needs " + std::to_string(needed) + " elements, has " + std::to_string(tensor.shape[0]));
   }
   // From element 0 on, so that the address of element `offset` is within what is checked too.
   Operand operand = checked_operand(binding, tensor, place,

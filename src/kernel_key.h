@@ -12,7 +12,7 @@ inline constexpr std::array<int, 3> kDestinationBuckets{1, 4, 16};
 
 struct KernelKey {
   int bucket = 1;     // one of kDestinationBuckets
-  bool dense = true;  // every field is one row of adjacent elements, and no live bound is given
+  bool dense = true;  // every field is one row of adjacent elements, and none has a live bound
   friend bool operator==(const KernelKey&, const KernelKey&) = default;
 };
 

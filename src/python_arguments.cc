@@ -16,7 +16,7 @@ using Object = void*;  // PyObject*
 struct Python {
   Object (*PyTuple_GetItem)(Object, intptr_t);
   intptr_t (*PyTuple_Size)(Object);
-  int (*PyObject_IsInstance)(Object, Object);
+  int (*PyType_IsSubtype)(Object, Object);
   long long (*PyLong_AsLongLong)(Object);
   Object (*PyErr_Occurred)();
   void (*PyErr_Clear)();
@@ -25,6 +25,7 @@ struct Python {
   const char* (*PyUnicode_AsUTF8AndSize)(Object, intptr_t*);
   void (*Py_DecRef)(Object);
   Object none;
+  Object bool_type;
 };
 
 template <class Symbol>
@@ -39,7 +40,7 @@ Python find_python() {
   Python python{};
   find(python.PyTuple_GetItem, "PyTuple_GetItem");
   find(python.PyTuple_Size, "PyTuple_Size");
-  find(python.PyObject_IsInstance, "PyObject_IsInstance");
+  find(python.PyType_IsSubtype, "PyType_IsSubtype");
   find(python.PyLong_AsLongLong, "PyLong_AsLongLong");
   find(python.PyErr_Occurred, "PyErr_Occurred");
   find(python.PyErr_Clear, "PyErr_Clear");
@@ -48,6 +49,7 @@ Python find_python() {
   find(python.PyUnicode_AsUTF8AndSize, "PyUnicode_AsUTF8AndSize");
   find(python.Py_DecRef, "Py_DecRef");
   find(python.none, "_Py_NoneStruct");
+  find(python.bool_type, "PyBool_Type");
   return python;
 }
 
@@ -56,22 +58,34 @@ const Python& python() {
   return kept;
 }
 
+// The object's own type, whatever it says of itself.
+Object type_of(Object object) {
+  const Object type = python().PyObject_Type(object);
+  python().Py_DecRef(type);  // the object holds it too
+  return type;
+}
+
 // Written once, under the interpreter lock, before any call reads it.
 const DLPackExchangeAPI* exchange = nullptr;
 Object tensor_class = nullptr;
 
+bool is_tensor(Object object) {
+  const Object type = type_of(object);
+  return type == tensor_class || python().PyType_IsSubtype(type, tensor_class) != 0;
+}
+
 }  // namespace
 
-void set_tensor_class(int64_t exchange_api, int64_t class_address) {
+bool set_tensor_class(int64_t exchange_api, int64_t class_address) {
   static_cast<void>(python());
   const auto* api = reinterpret_cast<const DLPackExchangeAPI*>(exchange_api);
   if (api->header.version.major != DLPACK_MAJOR_VERSION ||
       api->dltensor_from_py_object_no_sync == nullptr || api->current_work_stream == nullptr) {
-    throw Error(ErrorKind::kRuntime, "set_tensor_class",
-                "this version of the tensor class cannot be read in place");
+    return false;
   }
   exchange = api;
   tensor_class = reinterpret_cast<Object>(class_address);
+  return true;
 }
 
 PythonArguments::PythonArguments(int64_t tuple)
@@ -85,7 +99,10 @@ void* PythonArguments::item(size_t i) const {
 bool PythonArguments::is_none(size_t i) const { return item(i) == python().none; }
 
 std::optional<int64_t> PythonArguments::integer(size_t i) const {
-  const long long value = python().PyLong_AsLongLong(item(i));
+  // A bool and a tensor of one element convert to an integer, and are none.
+  const Object object = item(i);
+  if (type_of(object) == python().bool_type || is_tensor(object)) return std::nullopt;
+  const long long value = python().PyLong_AsLongLong(object);
   if (value == -1 && python().PyErr_Occurred() != nullptr) {
     python().PyErr_Clear();
     return std::nullopt;
@@ -97,8 +114,8 @@ std::optional<Tensor> PythonArguments::tensor(size_t i) const {
   const Object object = item(i);
   if (object == python().none) return std::nullopt;
   DLTensor tensor;
-  if (python().PyObject_IsInstance(object, tensor_class) != 1 ||
-      exchange->dltensor_from_py_object_no_sync(object, &tensor) != 0) {
+  if (!is_tensor(object)) return std::nullopt;
+  if (exchange->dltensor_from_py_object_no_sync(object, &tensor) != 0) {
     python().PyErr_Clear();
     return std::nullopt;
   }

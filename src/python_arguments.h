@@ -12,8 +12,9 @@ namespace graphfeed {
 
 // Of a tensor class: how its objects are read. Given once, when Python first meets the class.
 // exchange_api: the address in its __dlpack_c_exchange_api__ capsule; tensor_class: of the class.
-// Throws Error (runtime) where the process has no Python or the interface cannot read in place.
-void set_tensor_class(int64_t exchange_api, int64_t tensor_class);
+// False, and nothing set, where this version of the interface cannot read in place. Throws Error
+// (runtime) where the process has no Python.
+bool set_tensor_class(int64_t exchange_api, int64_t tensor_class);
 
 // `tuple` is the address of a tuple that outlives this; the calling thread holds the interpreter
 // lock, and set_tensor_class() was called.

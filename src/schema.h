@@ -57,4 +57,6 @@ inline constexpr std::array<FieldSpec, kMaxFields> kSchema{{
     {"flashmla_metadata", &Metadata::flashmla_metadata, {Extent::kAll, Extent::kAll, Extent::kAll}},
 }};
 
+static_assert(kSchema.back().member != nullptr, "kMaxFields is larger than the schema");
+
 }  // namespace graphfeed

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -99,9 +100,15 @@ void expect_count(const char* function, Packed packed, size_t expected) {
 
 // Calls `function` with the items of the tuple whose address is the only argument.
 template <class Function>
-void call_with_tuple(const char* name, Packed packed, Function function) {
+auto call_with_tuple(const char* name, Packed packed, Function function) {
   expect_count(name, packed, 1);
-  function(PythonArguments(integer_at(name, packed, 0, "tuple")));
+  return function(PythonArguments(integer_at(name, packed, 0, "tuple")));
+}
+
+void delete_plan(Packed packed) {
+  expect_count("plan_delete", packed, 1);
+  const std::unique_ptr<Plan> plan(
+      reinterpret_cast<Plan*>(integer_at("plan_delete", packed, 0, "plan")));
 }
 
 template <class Value>
@@ -145,10 +152,10 @@ void warmup_packed(Packed packed) {
   warmup(cuda(static_cast<int32_t>(device)));
 }
 
-void set_tensor_class_packed(Packed packed) {
+bool set_tensor_class_packed(Packed packed) {
   expect_count("set_tensor_class", packed, 2);
-  set_tensor_class(integer_at("set_tensor_class", packed, 0, "exchange_api"),
-                   integer_at("set_tensor_class", packed, 1, "tensor_class"));
+  return set_tensor_class(integer_at("set_tensor_class", packed, 0, "exchange_api"),
+                          integer_at("set_tensor_class", packed, 1, "tensor_class"));
 }
 
 // (callback), called with each warning's text; None for silence.
@@ -175,13 +182,19 @@ void set_log_callback_packed(Packed packed) {
 GRAPHFEED_EXPORT(copy, call_copy(PackedArguments(packed)))
 GRAPHFEED_EXPORT(fused_metadata_copy, call_fused_metadata_copy(PackedArguments(packed)))
 GRAPHFEED_EXPORT(fused_metadata_copy_multi, call_fused_metadata_copy_multi(PackedArguments(packed)))
-GRAPHFEED_EXPORT(set_tensor_class, set_tensor_class_packed(packed))
+GRAPHFEED_EXPORT(set_tensor_class, result = set_tensor_class_packed(packed))
 GRAPHFEED_EXPORT(copy_tuple, call_with_tuple("copy_tuple", packed, call_copy))
 GRAPHFEED_EXPORT(fused_metadata_copy_tuple,
                  call_with_tuple("fused_metadata_copy_tuple", packed, call_fused_metadata_copy))
 GRAPHFEED_EXPORT(fused_metadata_copy_multi_tuple,
                  call_with_tuple("fused_metadata_copy_multi_tuple", packed,
                                  call_fused_metadata_copy_multi))
+GRAPHFEED_EXPORT(plan, result = reinterpret_cast<int64_t>(call_plan(PackedArguments(packed))))
+GRAPHFEED_EXPORT(plan_tuple, result = reinterpret_cast<int64_t>(call_with_tuple("plan_tuple",
+                                                                                packed, call_plan)))
+GRAPHFEED_EXPORT(plan_run, call_plan_run(PackedArguments(packed)))
+GRAPHFEED_EXPORT(plan_run_tuple, call_with_tuple("plan_run_tuple", packed, call_plan_run))
+GRAPHFEED_EXPORT(plan_delete, delete_plan(packed))
 GRAPHFEED_EXPORT(set_kernel_options, set_kernel_options_packed(packed))
 GRAPHFEED_EXPORT(warmup, warmup_packed(packed))
 GRAPHFEED_EXPORT(reset_failures, reset_failures())

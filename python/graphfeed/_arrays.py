@@ -55,8 +55,7 @@ def _set_tensor_class() -> bool:
     if capsule is None or sys.implementation.name != "cpython":
         return False
     api = _get_pointer(capsule, b"dlpack_exchange_api")
-    _library.function("set_tensor_class")(api, id(tensor_class))
-    return True
+    return _library.function("set_tensor_class")(api, id(tensor_class))
 
 
 def call_through_tvm_ffi(

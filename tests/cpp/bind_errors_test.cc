@@ -87,17 +87,14 @@ TEST(Bind, RefusesAnotherRank) {
 TEST(Bind, RefusesTooFewElementsOfAVector) {
   BindCase head(kDecode);
   head.destinations[0].cache_seqlens->shape[0] = 3;
-  EXPECT_EQ(refusal_of(head),
-            "value: copy: destination 0: cache_seqlens: needs 4 elements from element 0 on, has 3");
+  EXPECT_EQ(refusal_of(head), "value: copy: destination 0: cache_seqlens: needs 4 elements, has 3");
   BindCase tail(kDecode);
   tail.request.source.cu_seqlens_k->shape[0] = 4;
-  EXPECT_EQ(refusal_of(tail),
-            "value: copy: source: cu_seqlens_k: needs 4 elements from element 1 on, has 4");
+  EXPECT_EQ(refusal_of(tail), "value: copy: source: cu_seqlens_k: needs 5 elements, has 4");
   BindCase one_more(kVerify);
   one_more.destinations[1].flashmla_num_splits->shape[0] = 12;
   EXPECT_EQ(refusal_of(one_more),
-            "value: copy: destination 1: flashmla_num_splits: needs 13 elements from element 0 on, "
-            "has 12");
+            "value: copy: destination 1: flashmla_num_splits: needs 13 elements, has 12");
 }
 
 TEST(Bind, RefusesTooFewElementsOfAFlatField) {
@@ -133,7 +130,7 @@ TEST(Bind, RefusesTooFewRowsOrColumnsOfATable) {
 TEST(Bind, RefusesTooFewLiveLengths) {
   BindCase c(kVerify);
   c.request.live_bound = LiveBound{.lengths = vector_of(made_up_address(190), 3, kCpu)};
-  EXPECT_EQ(refusal_of(c), "value: copy: live_bound: needs 4 elements from element 0 on, has 3");
+  EXPECT_EQ(refusal_of(c), "value: copy: live_bound: needs 4 elements, has 3");
 }
 
 TEST(Bind, RefusesNegativeSizesOfTheRequest) {
@@ -181,19 +178,23 @@ TEST(Bind, RefusesSizesNearTheLimitOfInt64) {
   BindCase bs(kDecode);
   bs.request.bs = INT64_MAX;
   EXPECT_EQ(refusal_of(bs),
-            "value: copy: source: cache_seqlens: needs 9223372036854775807 elements from element 0 "
-            "on, has 4");
+            "value: copy: source: cache_seqlens: needs 9223372036854775807 elements, has 4");
   BindCase expanded(kVerify);
   expanded.request.seqlens_expanded_size = INT64_MAX;
   EXPECT_EQ(refusal_of(expanded),
-            "value: copy: source: seqlens_expanded: needs 9223372036854775807 elements from "
-            "element 0 on, has 12");
+            "value: copy: source: seqlens_expanded: needs 9223372036854775807 elements, "
+            "has 12");
   BindCase splits(kVerify);
   splits.keep_only(&Metadata::flashmla_num_splits);
   splits.request.seqlens_expanded_size = INT64_MAX;
   EXPECT_EQ(refusal_of(splits),
-            "value: copy: source: flashmla_num_splits: needs 9223372036854775807 elements from "
-            "element 0 on, has 13");
+            "value: copy: source: flashmla_num_splits: needs 9223372036854775807 elements, "
+            "has 13");
+  BindCase tail(kDecode);
+  tail.keep_only(&Metadata::cu_seqlens_k);
+  tail.request.bs = INT64_MAX;
+  EXPECT_EQ(refusal_of(tail),
+            "value: copy: source: cu_seqlens_k: needs 9223372036854775808 elements, has 5");
   BindCase width(kDecode);
   width.request.max_seqlen_k = INT64_MAX;
   EXPECT_EQ(refusal_of(width),
@@ -215,7 +216,7 @@ TEST(Bind, RefusesSizesNearTheLimitOfInt32) {
   BindCase c(kDecode);
   c.request.bs = int64_t{1} << 32 | 4;
   EXPECT_EQ(refusal_of(c),
-            "value: copy: source: cache_seqlens: needs 4294967300 elements from element 0 on, has "
+            "value: copy: source: cache_seqlens: needs 4294967300 elements, has "
             "4");
 }
 

@@ -265,6 +265,53 @@ TEST(IndexMath, BoundsTheRowsOfARequestByItsLength) {
                              {3, 3, 3, 3, 3, 0, 0, 0, 0, 0, 9}));
 }
 
+TEST(IndexMath, FindsTheLengthOfARowWhateverTheRowsOfARequest) {
+  const int32_t lengths[] = {10, -1, 11, -1, 12, -1, 13, -1, 14, -1};
+  const int64_t two_to_32 = int64_t{1} << 32;
+  struct {
+    int64_t rows_per_request;
+    int64_t row;
+    int32_t expected;
+  } const cases[] = {
+      {1, 0, 10},
+      {1, 4, 14},
+      {3, 2, 10},
+      {3, 3, 11},
+      {3, 14, 14},
+      {INT32_MAX, INT32_MAX - 1, 10},
+      {INT32_MAX, INT32_MAX, 11},
+      {INT32_MAX, two_to_32 - 3, 11},
+      {INT32_MAX, two_to_32 - 2, 12},
+      {INT32_MAX, two_to_32 - 1, 12},
+      {INT32_MAX, two_to_32, 12},
+      {INT32_MAX, 2 * two_to_32 - 5, 13},
+      {INT32_MAX, 2 * two_to_32 - 4, 14},
+  };
+  for (const auto& each : cases) {
+    BoundShape bound{.lengths = lengths, .stride = 2, .rows_per_request = 1};
+    bound.rows_per_request = static_cast<decltype(bound.rows_per_request)>(each.rows_per_request);
+    EXPECT_EQ(live_length(bound, each.row), each.expected)
+        << "row " << each.row << ", " << each.rows_per_request << " a request";
+  }
+}
+
+TEST(IndexMath, CoversALengthWithWholeColumnsUpToTheLast) {
+  for (const int64_t tokens : {int64_t{1}, int64_t{2}, int64_t{64}, int64_t{INT32_MAX}}) {
+    for (const int64_t columns : {int64_t{1}, int64_t{5}, int64_t{1} << 33}) {
+      for (const int64_t length :
+           {int64_t{INT32_MIN}, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{2}, int64_t{63},
+            int64_t{64}, int64_t{65}, int64_t{320}, int64_t{INT32_MAX} - 1, int64_t{INT32_MAX}}) {
+        FieldShape field{};
+        field.columns = columns;
+        field.tokens_per_column = static_cast<decltype(field.tokens_per_column)>(tokens);
+        const int64_t whole = length <= 0 ? 0 : (length - 1) / tokens + 1;
+        EXPECT_EQ(live_columns(field, static_cast<int32_t>(length)), std::min(whole, columns))
+            << length << " tokens, " << tokens << " a column, " << columns << " columns";
+      }
+    }
+  }
+}
+
 // What a walk over a big table comes to, without looking at each element.
 struct Coverage {
   uint64_t elements = 0;

@@ -50,6 +50,21 @@ def torch():
     return pytest.importorskip("torch")
 
 
+@pytest.fixture
+def in_place_only(torch, monkeypatch):
+    """Fails a call whose tensors go through TVM FFI, and one that leaves an exception behind."""
+    from graphfeed import _copy, sglang
+    from in_place import is_error_pending
+
+    def refuse(*args):
+        raise AssertionError("not read in place")
+
+    monkeypatch.setattr(_copy, "_copy", refuse)
+    monkeypatch.setattr(sglang, "call_through_tvm_ffi", refuse)
+    yield
+    assert not is_error_pending()
+
+
 @pytest.fixture(scope="session")
 def warm_kernels(torch, tmp_path_factory):
     """Every kernel is loaded, so that a first use delays no test and may be captured."""

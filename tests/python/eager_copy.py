@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The independent reference: DESIGN.md section 3 as one slice assignment a field and destination.
+"""The independent reference: docs/design.md as one slice assignment a field and destination.
 
 Takes NumPy arrays or torch tensors by field name. It knows nothing of the package: no checks, no
 order of work, no table.

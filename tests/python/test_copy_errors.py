@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every refusal of DESIGN.md section 6 as Python sees it: kind, whole message, nothing written."""
+"""Every refusal of docs/design.md as Python sees it: kind, whole message, nothing written."""
 
 from __future__ import annotations
 
@@ -170,19 +170,17 @@ VALUE_ERRORS = {
     "source: real_page_table: needs 10 x 3 elements, has 4 x 3": replaced(
         SOURCE, "real_page_table", lambda a: a[:4]
     ),
-    "source: cache_seqlens: needs 6 elements from element 0 on, has 5": called_with(bs=6),
-    "destination 0: cu_seqlens_k: needs 5 elements from element 1 on, has 5": replaced(
+    "source: cache_seqlens: needs 6 elements, has 5": called_with(bs=6),
+    "destination 0: cu_seqlens_k: needs 6 elements, has 5": replaced(
         0, "cu_seqlens_k", lambda a: a[:5]
     ),
-    "destination 1: dsa_cu_seqlens_k: needs 10 elements from element 1 on, has 10": replaced(
+    "destination 1: dsa_cu_seqlens_k: needs 11 elements, has 10": replaced(
         1, "dsa_cu_seqlens_k", lambda a: a[:10]
     ),
-    "destination 1: flashmla_num_splits: needs 11 elements from element 0 on, has 10": replaced(
+    "destination 1: flashmla_num_splits: needs 11 elements, has 10": replaced(
         1, "flashmla_num_splits", lambda a: a[:10]
     ),
-    "source: seqlens_expanded: needs 11 elements from element 0 on, has 10": called_with(
-        seqlens_expanded_size=11
-    ),
+    "source: seqlens_expanded: needs 11 elements, has 10": called_with(seqlens_expanded_size=11),
     "destination 0: flashmla_metadata: needs 32 elements, has 24": replaced(
         0, "flashmla_metadata", lambda a: a[:3]
     ),
@@ -191,7 +189,7 @@ VALUE_ERRORS = {
     "destination 1: flashmla_metadata: has strided rows of 4 columns, others have rows of 8": (
         replaced(1, "flashmla_metadata", lambda a: np.zeros((9, 6), np.int32)[:, :4])
     ),
-    "live_bound: needs 5 elements from element 0 on, has 4": bounded(lambda a: a[:4]),
+    "live_bound: needs 5 elements, has 4": bounded(lambda a: a[:4]),
     **{
         f"{name}: must be from 1 to 2^31 - 1, got {value}": bounded(lambda a: a, **{name: value})
         for name in ("page_size", "rows_per_request")

@@ -30,7 +30,7 @@ def make_requests(count, *, seed=1, longest=1500, outputs=60):
 
 
 def plain_copy(source, destinations, *, mode, bs, max_seqlen_k, seqlens_expanded_size, stream):
-    """The table of DESIGN.md section 3 as NumPy slices, so that the replay is tested alone."""
+    """The table of docs/design.md as NumPy slices, so that the replay is tested alone."""
     verify = mode is ForwardMode.TARGET_VERIFY
     rows = seqlens_expanded_size if verify else bs
     pages = source.real_page_table.shape[1]
