@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -88,7 +89,11 @@ struct Call {
   }
 };
 
-constexpr std::array<size_t, kMaxFields> kSchemaOrder{0, 1, 2, 3, 4, 5, 6, 7, 8};
+constexpr auto kSchemaOrder = [] {
+  std::array<size_t, kMaxFields> order{};
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  return order;
+}();
 // The published order, where dsa_cache_seqlens precedes seqlens_expanded.
 constexpr std::array<size_t, 9> kSingleOrder{0, 1, 2, 4, 3, 5, 6, 7, 8};
 constexpr std::array<size_t, 8> kMultiOrder{0, 1, 2, 4, 5, 6, 7, 8};
@@ -105,39 +110,68 @@ void copy_drop_in(const Call& call, const CopyRequest& request) {
   }
 }
 
+// The request that the arguments of call_copy make.
+struct CopyArguments {
+  explicit CopyArguments(const Call& call) {
+    constexpr size_t kNumScalars = 9;
+    const size_t given = std::max(call.arguments.size(), kNumScalars + kMaxFields);
+    const size_t count = (given - kNumScalars) / kMaxFields;  // the source and the destinations
+    call.expect_count(kNumScalars + count * kMaxFields);
+    destinations.resize(count - 1);
+    for (size_t k = 0; k < destinations.size(); ++k) {
+      destinations[k] = call.metadata(kNumScalars + (1 + k) * kMaxFields, 1 + k, kSchemaOrder);
+    }
+    const int64_t read_only = call.integer(8, "read_only");
+    if (read_only >= 0) {
+      const auto at = static_cast<size_t>(read_only);
+      auto& tensor = destinations[at / kMaxFields].*kSchema[at % kMaxFields].member;
+      if (tensor) tensor->read_only = true;
+    }
+    request = {.mode = call.mode(0, "mode"),
+               .bs = call.integer(1, "bs"),
+               .max_seqlen_k = call.optional_integer(2, "max_seqlen_k"),
+               .seqlens_expanded_size = call.optional_integer(3, "seqlens_expanded_size"),
+               .source = call.metadata(kNumScalars, 0, kSchemaOrder),
+               .destinations = destinations};
+    if (const auto lengths = call.tensor(5, "live_bound")) {
+      request.live_bound =
+          LiveBound{.lengths = *lengths,
+                    .rows_per_request = call.optional_integer(6, "rows_per_request"),
+                    .page_size = call.integer(7, "page_size")};
+    }
+  }
+
+  std::vector<Metadata> destinations;
+  CopyRequest request;
+};
+
 }  // namespace
 
 void call_copy(const Arguments& arguments) {
-  constexpr size_t kNumScalars = 9;
   const Call call{"copy", arguments};
-  // Scalars, source and destinations; the scalars are as many as a source's fields.
-  const size_t count = std::max<size_t>(arguments.size() / kMaxFields, 2) - 1;
-  static_assert(kNumScalars == kMaxFields);
-  call.expect_count((1 + count) * kMaxFields);
-  std::vector<Metadata> destinations(count - 1);
-  for (size_t k = 0; k < destinations.size(); ++k) {
-    destinations[k] = call.metadata(kNumScalars + (1 + k) * kMaxFields, 1 + k, kSchemaOrder);
-  }
-  const int64_t read_only = call.integer(8, "read_only");
-  if (read_only >= 0) {
-    const auto at = static_cast<size_t>(read_only);
-    auto& tensor = destinations[at / kMaxFields].*kSchema[at % kMaxFields].member;
-    if (tensor) tensor->read_only = true;
-  }
-  CopyRequest request{.mode = call.mode(0, "mode"),
-                      .bs = call.integer(1, "bs"),
-                      .max_seqlen_k = call.optional_integer(2, "max_seqlen_k"),
-                      .seqlens_expanded_size = call.optional_integer(3, "seqlens_expanded_size"),
-                      .source = call.metadata(kNumScalars, 0, kSchemaOrder),
-                      .destinations = destinations};
-  if (const auto lengths = call.tensor(5, "live_bound")) {
-    request.live_bound = LiveBound{.lengths = *lengths,
-                                   .rows_per_request = call.optional_integer(6, "rows_per_request"),
-                                   .page_size = call.integer(7, "page_size")};
-  }
+  const CopyArguments copy(call);
   const auto stream = call.optional_integer(4, "stream");
-  copy_as("copy", request,
-          stream ? reinterpret_cast<Stream>(*stream) : call.current_stream(request));
+  copy_as("copy", copy.request,
+          stream ? reinterpret_cast<Stream>(*stream) : call.current_stream(copy.request));
+}
+
+Plan* call_plan(const Arguments& arguments) {
+  const CopyArguments copy({"plan", arguments});
+  return std::make_unique<Plan>(copy.request).release();
+}
+
+void call_plan_run(const Arguments& arguments) {
+  const Call call{"plan", arguments};
+  auto& plan = *reinterpret_cast<Plan*>(call.integer(0, "plan"));
+  Stream stream = nullptr;
+  if (const auto given = call.optional_integer(1, "stream")) {
+    stream = reinterpret_cast<Stream>(*given);
+  } else if (plan.device().type == DeviceType::kCuda) {
+    stream = arguments.current_stream(plan.device().id);
+  }
+  if (arguments.size() == 2) return plan.run(stream);
+  call.expect_count(2 + kMaxFields);
+  plan.run(call.metadata(2, 0, kSchemaOrder), stream);
 }
 
 void call_fused_metadata_copy(const Arguments& arguments) {

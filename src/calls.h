@@ -3,6 +3,7 @@
 #pragma once
 
 #include "arguments.h"
+#include "graphfeed/plan.h"
 
 namespace graphfeed {
 
@@ -10,6 +11,13 @@ namespace graphfeed {
 // read_only, source fields..., destination 0 fields..., ...), fields in schema order. read_only is
 // the index of a read-only tensor among those of the destinations, or -1.
 void call_copy(const Arguments& arguments);
+
+// A plan of the same arguments, for the caller to delete; their stream is not used.
+Plan* call_plan(const Arguments& arguments);
+
+// (address of a plan, stream), or the same with a source's fields in schema order behind. Without a
+// stream, on the current one of the arguments' framework.
+void call_plan_run(const Arguments& arguments);
 
 // The published argument lists in the published order; python/graphfeed/sglang.py names them.
 void call_fused_metadata_copy(const Arguments& arguments);

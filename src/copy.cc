@@ -4,6 +4,7 @@
 #include "bind.h"
 #include "copy_cpu.h"
 #include "driver.h"
+#include "graph_launch.h"
 #include "kernel_cache.h"
 #include "launch.h"
 
@@ -18,7 +19,10 @@ void copy_as(const char* function, const CopyRequest& request, Stream stream) {
   const ScopedDevice current(bound.device.id);
   const auto on = static_cast<CUstream>(stream);
   const CUkernel kernel = KernelCache::process().get(bound.device.id, bound.key, on, function);
-  launch(kernel, bound.key, bound.table, on);
+  PackedLaunch launch;
+  pack(bound.key, bound.table, launch);
+  thread_local OneNodeGraphs graphs(/*first_is_plain=*/true);
+  graphs.launch(kernel, launch, 0, on);
 }
 
 void copy(const CopyRequest& request, Stream stream) { copy_as("copy", request, stream); }

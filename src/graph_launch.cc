@@ -2,8 +2,7 @@
 #include "graph_launch.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
+#include <utility>
 
 #include "driver.h"
 
@@ -24,96 +23,78 @@ CUkernelNodeParams node_params(CUfunction function, const CUlaunchConfig& config
   return node;
 }
 
-// One kernel's graph for one stream, known by an id that CUDA gives no other stream.
-class OneNodeGraph {
- public:
-  OneNodeGraph() = default;
-  OneNodeGraph(CUkernel kernel, unsigned long long stream_id)
-      : kernel_(kernel), stream_id_(stream_id) {}
-  ~OneNodeGraph() { destroy(); }
-  OneNodeGraph(const OneNodeGraph&) = delete;
-  OneNodeGraph& operator=(OneNodeGraph&& other) noexcept {
-    std::swap(kernel_, other.kernel_);
-    std::swap(stream_id_, other.stream_id_);
-    std::swap(function_, other.function_);
-    std::swap(graph_, other.graph_);
-    std::swap(node_, other.node_);
-    std::swap(exec_, other.exec_);
-    return *this;
-  }
-
-  [[nodiscard]] bool is_for(CUkernel kernel, unsigned long long stream_id) const {
-    return kernel_ == kernel && stream_id_ == stream_id;
-  }
-
-  void launch(const CUlaunchConfig& config, void** params) {
-    const Driver& d = driver();
-    if (exec_ == nullptr) instantiate(config, params);
-    const CUkernelNodeParams node = node_params(function_, config, params);
-    check(d.cuGraphExecKernelNodeSetParams(exec_, node_, &node), "cuGraphExecKernelNodeSetParams");
-    check(d.cuGraphLaunch(exec_, config.stream), "cuGraphLaunch");
-  }
-
- private:
-  void instantiate(const CUlaunchConfig& config, void** params) {
-    const Driver& d = driver();
-    destroy();
-    check(d.cuKernelGetFunction(&function_, kernel_), "cuKernelGetFunction");
-    check(d.cuGraphCreate(&graph_, 0), "cuGraphCreate");
-    const CUkernelNodeParams node = node_params(function_, config, params);
-    check(d.cuGraphAddKernelNode(&node_, graph_, nullptr, 0, &node), "cuGraphAddKernelNode");
-    check(d.cuGraphInstantiateWithFlags(&exec_, graph_, 0), "cuGraphInstantiateWithFlags");
-  }
-
-  // Work under way is not disturbed. The driver may be gone where a thread ends with the process.
-  void destroy() noexcept {
-    if (exec_ != nullptr) static_cast<void>(driver().cuGraphExecDestroy(exec_));
-    if (graph_ != nullptr) static_cast<void>(driver().cuGraphDestroy(graph_));
-    exec_ = nullptr;
-    graph_ = nullptr;
-  }
-
-  CUkernel kernel_ = nullptr;
-  unsigned long long stream_id_ = 0;
-  CUfunction function_ = nullptr;
-  CUgraph graph_ = nullptr;
-  CUgraphNode node_ = nullptr;
-  CUgraphExec exec_ = nullptr;
-};
-
-// The graphs of one thread, those used last in front.
-class GraphCache {
- public:
-  // Null where there was none; there is one from the next call on.
-  OneNodeGraph* find(CUkernel kernel, unsigned long long stream_id) {
-    const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const OneNodeGraph& graph) {
-      return graph.is_for(kernel, stream_id);
-    });
-    const bool is_new = found == graphs_.end();
-    if (is_new) graphs_.back() = OneNodeGraph(kernel, stream_id);
-    for (auto graph = is_new ? graphs_.end() - 1 : found; graph != graphs_.begin(); --graph) {
-      *graph = std::move(*(graph - 1));
-    }
-    return is_new ? nullptr : &graphs_.front();
-  }
-
- private:
-  std::array<OneNodeGraph, 16> graphs_;
-};
-
 }  // namespace
 
-void launch_kernel(CUkernel kernel, const CUlaunchConfig& config, void* parameter) {
+OneNodeGraph& OneNodeGraph::operator=(OneNodeGraph&& other) noexcept {
+  std::swap(kernel_, other.kernel_);
+  std::swap(stream_id_, other.stream_id_);
+  std::swap(version_, other.version_);
+  std::swap(function_, other.function_);
+  std::swap(graph_, other.graph_);
+  std::swap(node_, other.node_);
+  std::swap(exec_, other.exec_);
+  return *this;
+}
+
+void OneNodeGraph::launch(PackedLaunch& launch, uint64_t version, CUstream stream) {
   const Driver& d = driver();
-  void* params[] = {parameter};
-  if (!is_capturing(config.stream)) {
-    const ScopedRelaxedCapture
-        relaxed;  // launching a graph could break a capture of another stream
-    thread_local GraphCache graphs;
-    unsigned long long stream_id = 0;
-    check(d.cuStreamGetId(config.stream, &stream_id), "cuStreamGetId");
-    if (OneNodeGraph* graph = graphs.find(kernel, stream_id)) return graph->launch(config, params);
+  if (exec_ == nullptr) {
+    instantiate(launch);
+  } else if (version == 0 || version != version_) {
+    void* params[] = {launch.parameter.data()};
+    const CUkernelNodeParams node = node_params(function_, launch.config, params);
+    check(d.cuGraphExecKernelNodeSetParams(exec_, node_, &node), "cuGraphExecKernelNodeSetParams");
   }
+  version_ = version;
+  check(d.cuGraphLaunch(exec_, stream), "cuGraphLaunch");
+}
+
+void OneNodeGraph::instantiate(PackedLaunch& launch) {
+  const Driver& d = driver();
+  destroy();
+  void* params[] = {launch.parameter.data()};
+  check(d.cuKernelGetFunction(&function_, kernel_), "cuKernelGetFunction");
+  check(d.cuGraphCreate(&graph_, 0), "cuGraphCreate");
+  const CUkernelNodeParams node = node_params(function_, launch.config, params);
+  check(d.cuGraphAddKernelNode(&node_, graph_, nullptr, 0, &node), "cuGraphAddKernelNode");
+  check(d.cuGraphInstantiateWithFlags(&exec_, graph_, 0), "cuGraphInstantiateWithFlags");
+}
+
+// Work under way is not disturbed. The driver may be gone where a thread ends with the process.
+void OneNodeGraph::destroy() noexcept {
+  if (exec_ != nullptr) static_cast<void>(driver().cuGraphExecDestroy(exec_));
+  if (graph_ != nullptr) static_cast<void>(driver().cuGraphDestroy(graph_));
+  exec_ = nullptr;
+  graph_ = nullptr;
+}
+
+// Null for a first launch that is to be plain.
+OneNodeGraph* OneNodeGraphs::find(CUkernel kernel, unsigned long long stream_id) {
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const OneNodeGraph& graph) {
+    return graph.is_for(kernel, stream_id);
+  });
+  const bool is_new = found == graphs_.end();
+  if (is_new) graphs_.back() = OneNodeGraph(kernel, stream_id);
+  for (auto graph = is_new ? graphs_.end() - 1 : found; graph != graphs_.begin(); --graph) {
+    *graph = std::move(*(graph - 1));
+  }
+  return is_new && first_is_plain_ ? nullptr : &graphs_.front();
+}
+
+void OneNodeGraphs::launch(CUkernel kernel, PackedLaunch& launch, uint64_t version,
+                           CUstream stream) {
+  const Driver& d = driver();
+  if (!is_capturing(stream)) {
+    const ScopedRelaxedCapture relaxed;  // a graph's launch could break a capture of another stream
+    unsigned long long stream_id = 0;
+    check(d.cuStreamGetId(stream, &stream_id), "cuStreamGetId");
+    if (OneNodeGraph* graph = find(kernel, stream_id)) {
+      return graph->launch(launch, version, stream);
+    }
+  }
+  CUlaunchConfig config = launch.config;
+  config.stream = stream;
+  void* params[] = {launch.parameter.data()};
   // A CUkernel is accepted as a CUfunction and taken in the current context.
   check(d.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel), params, nullptr),
         "cuLaunchKernelEx");

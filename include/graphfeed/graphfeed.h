@@ -6,5 +6,6 @@
 #include "graphfeed/error.h"
 #include "graphfeed/kernels.h"
 #include "graphfeed/metadata.h"
+#include "graphfeed/plan.h"
 #include "graphfeed/tensor.h"
 #include "graphfeed/version.h"

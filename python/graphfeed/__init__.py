@@ -11,6 +11,7 @@ from graphfeed._kernels import (
     warmup,
 )
 from graphfeed._library import version
+from graphfeed._plan import Plan
 
 __version__ = version()
 
@@ -18,6 +19,7 @@ __all__ = [
     "ForwardMode",
     "KernelStats",
     "Metadata",
+    "Plan",
     "Tensor",
     "cache_directory",
     "copy",

@@ -94,7 +94,7 @@ def copy(
         RuntimeError: The machine cannot do it (no driver, no compiler, a failed launch), or the
             first use is inside a stream capture.
     """
-    arrays = _flat(source, destinations)
+    arrays = flat("copy", source, destinations)
     first = next((array for array in arrays if array is not None), None)
     scalars = (mode, bs, max_seqlen_k, seqlens_expanded_size)
     if is_read_in_place(first):
@@ -103,25 +103,34 @@ def copy(
         return
     if stream is None:
         stream = stream_of("copy", first)
-    written = enumerate(arrays[len(Metadata._fields) :])
-    read_only = next((i for i, array in written if is_read_only(array)), -1)
+    read_only = first_read_only(arrays)
     arrays = [passable(array) for array in arrays]
     live_bound = passable(live_bound)
     _copy(*scalars, stream, live_bound, rows_per_request, page_size, read_only, *arrays)
 
 
-def _flat(source: Metadata, destinations: Sequence[Metadata]) -> list[Tensor | None]:
+def first_read_only(arrays: Sequence[Tensor | None]) -> int:
+    """Returns the index of the first read-only array behind the source's fields, -1 for none."""
+    written = enumerate(arrays[len(Metadata._fields) :])
+    return next((i for i, array in written if is_read_only(array)), -1)
+
+
+def flat(function: str, source: Metadata, destinations: Sequence[Metadata]) -> list[Tensor | None]:
+    """Returns the fields of the source and of each destination, one after the other.
+
+    Raises:
+        TypeError: One of them is not Metadata.
+    """
     if not isinstance(source, Metadata):
-        raise TypeError(f"copy: source: expected Metadata, got {type(source).__name__}")
+        raise TypeError(f"{function}: source: expected Metadata, got {type(source).__name__}")
     arrays = [*source]
     if isinstance(destinations, Metadata) or not isinstance(destinations, Sequence):
-        raise TypeError(
-            "copy: destinations: expected a sequence of Metadata, got "
-            + ("one Metadata" if isinstance(destinations, Metadata) else type(destinations).__name__)
-        )
+        is_one = isinstance(destinations, Metadata)
+        got = "one Metadata" if is_one else type(destinations).__name__
+        raise TypeError(f"{function}: destinations: expected a sequence of Metadata, got {got}")
     for k, destination in enumerate(destinations):
         if not isinstance(destination, Metadata):
             kind = type(destination).__name__
-            raise TypeError(f"copy: destination {k}: expected Metadata, got {kind}")
+            raise TypeError(f"{function}: destination {k}: expected Metadata, got {kind}")
         arrays += destination
     return arrays

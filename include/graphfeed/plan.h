@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A copy that is bound once and made at every step.
+#pragma once
+
+#include <memory>
+
+#include "graphfeed/copy.h"
+
+namespace graphfeed {
+
+// Checks a copy's tensors once, as copy() does, and keeps their addresses: the memory of every
+// tensor must outlive the plan, or its use. Sources are read anew by each run.
+//
+// A run launches an instantiated graph of one node, which costs the host less than half of a kernel
+// launch; into a stream that is being captured it launches the kernel, which so becomes a node of
+// the caller's graph. The plan keeps one such graph a stream, for the last few streams it ran on.
+// Safe from several threads, which take turns. Runs on different streams are not ordered.
+class Plan {
+ public:
+  // Loads the kernel too, so that a first run may be inside a capture; not itself to be called
+  // inside one. The request is not needed afterwards. Throws Error as copy() does.
+  explicit Plan(const CopyRequest& request);
+  ~Plan();  // work that was launched goes on
+  Plan(Plan&& other) noexcept;
+  Plan& operator=(Plan&& other) noexcept;
+
+  // Copies from the source bound last. Asynchronous on CUDA, done on return for CPU tensors.
+  void run(Stream stream = nullptr);
+
+  // Binds another source of the same fields first, checked with all destinations as at first.
+  // Throws Error and stays as it was where that fails.
+  void run(const Metadata& source, Stream stream = nullptr);
+
+  [[nodiscard]] Device device() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace graphfeed

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A copy that is bound once and made at every step."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+
+from graphfeed import _library
+from graphfeed._arrays import is_read_in_place, passable, stream_of
+from graphfeed._copy import Metadata, Tensor, first_read_only, flat
+
+_plan = _library.function("plan", keep_gil=True)
+_plan_tuple = _library.function("plan_tuple", keep_gil=True)
+_run = _library.function("plan_run", keep_gil=True)
+_run_tuple = _library.function("plan_run_tuple", keep_gil=True)
+_delete = _library.function("plan_delete", keep_gil=True)
+
+
+class Plan:
+    """A copy whose tensors are checked once and whose addresses are kept.
+
+    Takes the arguments of ``graphfeed.copy`` but ``stream``, and raises what it raises. It also
+    loads the kernel, so that a first run may be inside a stream capture; make the plan outside one.
+    The plan keeps its tensors alive. A tensor must stay where it is: one that is resized or given
+    other storage needs another plan.
+    """
+
+    def __init__(
+        self,
+        source: Metadata,
+        destinations: Sequence[Metadata],
+        *,
+        mode: int,
+        bs: int,
+        max_seqlen_k: int | None = None,
+        seqlens_expanded_size: int | None = None,
+        live_bound: Tensor | None = None,
+        rows_per_request: int | None = None,
+        page_size: int = 64,
+    ) -> None:
+        arrays = flat("plan", source, destinations)
+        first = next((array for array in arrays if array is not None), None)
+        scalars = (mode, bs, max_seqlen_k, seqlens_expanded_size, None)
+        bound = (rows_per_request, page_size)
+        self._in_place = is_read_in_place(first)
+        if self._in_place:
+            args = (*scalars, live_bound, *bound, -1, *arrays)
+            address = _plan_tuple(id(args))
+        else:
+            passed = [passable(array) for array in arrays]
+            read_only = first_read_only(arrays)
+            address = _plan(*scalars, passable(live_bound), *bound, read_only, *passed)
+        self._first = first
+        self._kept = (source, arrays[len(source) :], live_bound)
+        self._address = address
+        # Read in place at each run without arguments, so that a run makes no object.
+        self._run_args = (address, None)
+        self._run_args_id = id(self._run_args)
+        weakref.finalize(self, _delete, address)
+
+    def run(self, source: Metadata | None = None, *, stream: int | None = None) -> None:
+        """Makes the copy: a launch of a prepared graph, or of the kernel where `stream` captures.
+
+        Args:
+            source: Copy from these tensors from now on: the same fields, checked anew with all
+                destinations. Default: the source bound last, read anew.
+            stream: A cudaStream_t as an integer. Default: the current stream of torch or CuPy,
+                whose tensors the plan was made of; for others it must be given on CUDA.
+
+        Raises:
+            TypeError: As ``graphfeed.copy``, for a new source.
+            ValueError: Likewise. The plan then stays as it was.
+            RuntimeError: The launch failed.
+        """
+        if source is None and stream is None and self._in_place:
+            _run_tuple(self._run_args_id)
+            return
+        if source is None:
+            fields = ()
+        elif isinstance(source, Metadata):
+            fields = source
+        else:
+            raise TypeError(f"plan: source: expected Metadata, got {type(source).__name__}")
+        if self._in_place:
+            args = (self._address, stream, *fields)
+            _run_tuple(id(args))
+        else:
+            if stream is None:
+                stream = stream_of("plan", self._first)
+            _run(self._address, stream, *(passable(field) for field in fields))
+        if source is not None:
+            self._kept = (source, *self._kept[1:])
