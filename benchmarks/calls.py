@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""graphfeed's calls for a cell: the drop-in, which SGLang's callers make, and the native one."""
+"""graphfeed's calls for a cell: the drop-in, which SGLang's callers make, and the native ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ import graphfeed.sglang
 from benchmarks import peers
 from benchmarks.cases import Fields
 from benchmarks.cells import Cell
+
+
+def metadata(fields: Fields) -> graphfeed.Metadata:
+    return graphfeed.Metadata(**fields._asdict())
 
 
 def dropin(cell: Cell, source: Fields, destinations: Sequence[Fields]) -> Callable[[], None]:
@@ -28,9 +32,18 @@ def native(cell: Cell, source: Fields, destinations: Sequence[Fields]) -> Callab
     live = {} if cell.live is None else {"live_bound": source.cache_seqlens}
     return partial(
         graphfeed.copy,
-        graphfeed.Metadata(**source._asdict()),
-        [graphfeed.Metadata(**fields._asdict()) for fields in destinations],
+        metadata(source),
+        [metadata(fields) for fields in destinations],
         mode=cell.mode,
         bs=cell.bs,
         **live,
+    )
+
+
+def plan(cell: Cell, source: Fields, destinations: Sequence[Fields]) -> graphfeed.Plan:
+    return graphfeed.Plan(
+        metadata(source),
+        [metadata(fields) for fields in destinations],
+        mode=cell.mode,
+        bs=cell.bs,
     )

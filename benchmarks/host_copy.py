@@ -17,6 +17,7 @@ from benchmarks.report import Row
 from benchmarks.timing import HostCall, HostTime, host_times
 
 OURS = "graphfeed"
+EMPTY_LAUNCH = "empty kernel launch"
 
 
 def dropin(context: Context) -> list[Row]:
@@ -31,17 +32,17 @@ def dropin(context: Context) -> list[Row]:
 def native(context: Context) -> list[Row]:
     """graphfeed.copy from Python and from C++, beside an empty kernel launch."""
     rows = []
-    empty_launch = None
-    for case, time in _cpp_times(context).items():
-        if case == "empty kernel launch":
-            empty_launch = time.median
-        rows += _native_rows(f"host: C++ {case}", time, empty_launch)
+    cpp = cpp_times(context)
+    empty_launch = cpp[EMPTY_LAUNCH].median if cpp else None
+    for case, time in cpp.items():
+        if case == EMPTY_LAUNCH or case.startswith("graphfeed::copy, "):
+            rows += _native_rows(f"host: C++ {case}", time, empty_launch)
     for cell in cells.NATIVE:
         sets = cases.Sets(cell, 1, "cuda")
         call = calls.native(cell, sets.sources[0], sets.destinations[0])
         with torch.cuda.stream(context.stream):
             sets.require_call(call, sets.expected(), "graphfeed.copy")
-            time = _times(context, {OURS: HostCall(call)})[OURS]
+            time = times(context, {OURS: HostCall(call)})[OURS]
         rows += _native_rows(f"host: Python graphfeed.copy, {cell.name}", time, empty_launch)
     return rows
 
@@ -62,8 +63,8 @@ def dropin_rows(context: Context, cell: Cell, budget: str) -> list[Row]:
         separate = partial(cases.eager_copy, cell, source, destinations)
         launches = cell.num_copied_fields * cell.destinations
         timed[peers.SEPARATE] = HostCall(separate, launches)
-        times = _times(context, timed)
-    return _rows(cell, budget, times)
+        measured = times(context, timed)
+    return _rows(cell, budget, measured)
 
 
 def _rows(cell: Cell, budget: str, times: Mapping[str, HostTime]) -> list[Row]:
@@ -84,15 +85,16 @@ def _native_rows(case: str, time: HostTime, empty_launch: float | None) -> list[
     p99 = Row("", f"{case}, p99", time.p99, "us")
     if empty_launch is None or empty_launch == time.median:
         return [Row("", case, time.median, "us"), p99]
-    launch = "empty kernel launch, C++"
+    launch = f"{EMPTY_LAUNCH}, C++"
     return [report.beside("", case, time.median, "us", launch, empty_launch), p99]
 
 
-def _times(context: Context, timed: Mapping[str, HostCall]) -> dict[str, HostTime]:
+def times(context: Context, timed: Mapping[str, HostCall]) -> dict[str, HostTime]:
+    """Host times of calls that take turns on the context's stream, which is the current one."""
     return host_times(timed, synchronize=context.stream.synchronize, batches=context.batches)
 
 
-def _cpp_times(context: Context) -> dict[str, HostTime]:
+def cpp_times(context: Context) -> dict[str, HostTime]:
     """What launch_benchmark prints, the empty launch first; nothing where it is not built."""
     program = context.bin_dir / "launch_benchmark"
     if not program.exists():

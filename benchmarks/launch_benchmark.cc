@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host time of an empty kernel launch and of graphfeed::copy from C++, checked first. Prints one
-// JSON object a line: {"case", "median_us", "p99_us"}. Exit 1: a copy is wrong; 2: nothing
-// measured.
+// Host time of an empty kernel launch, of graphfeed::copy and of Plan::run from C++, checked first.
+// Prints one JSON object a line: {"case", "median_us", "p99_us"}. Exit 1: a copy is wrong; 2:
+// nothing measured.
 
 #include <algorithm>
 #include <bit>
@@ -169,42 +169,67 @@ void measure_empty_launch(CUstream stream) {
   check(driver().cuLibraryUnload(library), "cuLibraryUnload");
 }
 
-// Copies once and compares every element of every destination; false where one is wrong.
-bool is_right(const CopyRequest& request, CUstream stream, const std::vector<int32_t>& source,
-              const std::vector<std::unique_ptr<Block>>& destinations) {
-  for (const auto& block : destinations) {
-    block->write(std::vector<int32_t>(kBlockElements, kSentinel));
+// A block of random values.
+struct Source {
+  explicit Source(unsigned seed) : values(kBlockElements) {
+    std::mt19937 random(seed);
+    std::generate(values.begin(), values.end(),
+                  [&] { return static_cast<int32_t>(random() & 0xfffff); });
+    block.write(values);
   }
-  copy(request, stream);
-  check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
-  return std::all_of(destinations.begin(), destinations.end(),
-                     [&](const auto& block) { return block->read() == block->expected(source); });
-}
 
-bool measure_copy(int num_destinations, CUstream stream) {
-  Block source;
-  std::vector<int32_t> values(kBlockElements);
-  std::mt19937 random(1);
-  std::generate(values.begin(), values.end(),
-                [&] { return static_cast<int32_t>(random() & 0xfffff); });
-  source.write(values);
+  Block block;
+  std::vector<int32_t> values;
+};
+
+// Two sources, the destinations of either, and the request for a copy from the first.
+struct Case {
+  Case(int num_destinations, CUstream on)
+      : stream(on), text("bs 32 x 4096, N=" + std::to_string(num_destinations)) {
+    for (int i = 0; i < num_destinations; ++i) {
+      blocks.push_back(std::make_unique<Block>());
+      destinations.push_back(blocks.back()->fields());
+    }
+    request.destinations = destinations;
+  }
+  Case(const Case&) = delete;
+  Case& operator=(const Case&) = delete;
+
+  // Calls once and compares every element of every destination with what `from` holds, then times
+  // the call; false, and no time, where an element is wrong.
+  bool measure(const std::string& function, const Source& from, const std::function<void()>& call) {
+    for (const auto& block : blocks) {
+      block->write(std::vector<int32_t>(kBlockElements, kSentinel));
+    }
+    call();
+    check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+    const std::string name = function + ", " + text;
+    for (const auto& block : blocks) {
+      if (block->read() == block->expected(from.values)) continue;
+      std::fprintf(stderr, "%s: a destination is wrong\n", name.c_str());
+      return false;
+    }
+    graphfeed::measure(name, stream, call);
+    return true;
+  }
+
+  CUstream stream;
+  std::string text;
+  Source first{1};
+  Source second{2};
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<Metadata> destinations;
-  for (int i = 0; i < num_destinations; ++i) {
-    blocks.push_back(std::make_unique<Block>());
-    destinations.push_back(blocks.back()->fields());
-  }
-  const CopyRequest request{.mode = ForwardMode::kDecode,
-                            .bs = kBs,
-                            .source = source.fields(),
-                            .destinations = destinations};
-  const std::string name = "graphfeed::copy, bs 32 x 4096, N=" + std::to_string(num_destinations);
-  if (!is_right(request, stream, values, blocks)) {
-    std::fprintf(stderr, "%s: a destination is wrong\n", name.c_str());
-    return false;
-  }
-  measure(name, stream, [&] { copy(request, stream); });
-  return true;
+  CopyRequest request{
+      .mode = ForwardMode::kDecode, .bs = kBs, .source = first.block.fields(), .destinations = {}};
+};
+
+bool measure_case(int num_destinations, CUstream stream) {
+  Case each(num_destinations, stream);
+  bool right = each.measure("graphfeed::copy", each.first, [&] { copy(each.request, stream); });
+  Plan plan(each.request);
+  right = each.measure("Plan::run", each.first, [&] { plan.run(stream); }) && right;
+  const Metadata& second = each.second.block.fields();
+  return each.measure("Plan::run(source)", each.second, [&] { plan.run(second, stream); }) && right;
 }
 
 int run() {
@@ -214,7 +239,7 @@ int run() {
   measure_empty_launch(stream);
   bool right = true;
   for (const int num_destinations : {1, 3, 16}) {
-    right = measure_copy(num_destinations, stream) && right;
+    right = measure_case(num_destinations, stream) && right;
   }
   check(driver().cuStreamDestroy(stream), "cuStreamDestroy");
   return right ? 0 : 1;

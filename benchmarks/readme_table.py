@@ -24,6 +24,8 @@ EMPTY = "No record yet: `benchmarks/run` makes them on a GPU."
 LABELS = {
     "host/dropin/single": "drop-in, 1 destination: host time a call",
     "host/dropin/multi": "drop-in, 3 destinations: host time a call",
+    "host/plan/cpp": "plan, from C++: host time a run",
+    "host/plan/python_copy": "plan, from Python, 3 destinations: host time a run",
     "device/copy/small": "small batch: device time",
     "device/copy/large": "large table: device time",
     "device/copy/live": "live bound: device time",

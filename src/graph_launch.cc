@@ -62,8 +62,13 @@ void OneNodeGraph::instantiate(PackedLaunch& launch) {
 
 // Work under way is not disturbed. The driver may be gone where a thread ends with the process.
 void OneNodeGraph::destroy() noexcept {
-  if (exec_ != nullptr) static_cast<void>(driver().cuGraphExecDestroy(exec_));
-  if (graph_ != nullptr) static_cast<void>(driver().cuGraphDestroy(graph_));
+  if (graph_ == nullptr) return;
+  const Driver& d = driver();
+  auto mode = CUstreamCaptureMode::kRelaxed;  // a capture of another stream is not disturbed either
+  static_cast<void>(d.cuThreadExchangeStreamCaptureMode(&mode));
+  if (exec_ != nullptr) static_cast<void>(d.cuGraphExecDestroy(exec_));
+  static_cast<void>(d.cuGraphDestroy(graph_));
+  static_cast<void>(d.cuThreadExchangeStreamCaptureMode(&mode));
   exec_ = nullptr;
   graph_ = nullptr;
 }

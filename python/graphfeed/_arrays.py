@@ -98,10 +98,18 @@ def stream_of(function: str, array: Any) -> int | None:
     device = getattr(array, "__dlpack_device__", None)
     if device is None or device()[0] in _CPU_DEVICES:
         return None
+    call = "Plan.run" if function == "plan" else "graphfeed.copy"
     raise ValueError(
         f"{function}: stream: the current stream of CUDA arrays of type {type(array).__name__} "
-        "is not known: call graphfeed.copy with stream="
+        f"is not known: call {call} with stream="
     )
+
+
+def stream_without_arguments(function: str, array: Any) -> int | None:
+    """Like `stream_of`, for a call that passes no tensor in which TVM FFI could find torch's."""
+    if framework(array) == "torch" and array.is_cuda:
+        return sys.modules["torch"].cuda.current_stream(array.device).cuda_stream
+    return stream_of(function, array)
 
 
 def is_read_only(array: Any) -> bool:

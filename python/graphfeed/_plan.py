@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Sequence
 
 from graphfeed import _library
-from graphfeed._arrays import is_read_in_place, passable, stream_of
+from graphfeed._arrays import is_read_in_place, passable, stream_without_arguments
 from graphfeed._copy import Metadata, Tensor, first_read_only, flat
 
 _plan = _library.function("plan", keep_gil=True)
@@ -51,8 +52,9 @@ class Plan:
             passed = [passable(array) for array in arrays]
             read_only = first_read_only(arrays)
             address = _plan(*scalars, passable(live_bound), *bound, read_only, *passed)
-        self._first = first
-        self._kept = (source, arrays[len(source) :], live_bound)
+        self._sources: tuple[Metadata, ...] = (source,)  # the last is bound, or one before it
+        self._others = (arrays[len(source) :], live_bound)
+        self._binding = threading.Lock()
         self._address = address
         # Read in place at each run without arguments, so that a run makes no object.
         self._run_args = (address, None)
@@ -70,24 +72,34 @@ class Plan:
 
         Raises:
             TypeError: As ``graphfeed.copy``, for a new source.
-            ValueError: Likewise. The plan then stays as it was.
+            ValueError: Likewise. The plan then stays as it was, as after a failed launch.
             RuntimeError: The launch failed.
         """
-        if source is None and stream is None and self._in_place:
-            _run_tuple(self._run_args_id)
-            return
         if source is None:
-            fields = ()
-        elif isinstance(source, Metadata):
-            fields = source
-        else:
+            if stream is None and self._in_place:
+                _run_tuple(self._run_args_id)
+            else:
+                self._launch(stream, ())
+            return
+        if not isinstance(source, Metadata):
             raise TypeError(f"plan: source: expected Metadata, got {type(source).__name__}")
+        with self._binding:
+            # Both are kept until it is certain which of them is bound.
+            before = self._sources
+            self._sources = (*before, source)
+            try:
+                self._launch(stream, source)
+            except Exception:
+                self._sources = before
+                raise
+            self._sources = (source,)
+
+    def _launch(self, stream: int | None, fields: tuple) -> None:
         if self._in_place:
             args = (self._address, stream, *fields)
             _run_tuple(id(args))
-        else:
-            if stream is None:
-                stream = stream_of("plan", self._first)
-            _run(self._address, stream, *(passable(field) for field in fields))
-        if source is not None:
-            self._kept = (source, *self._kept[1:])
+            return
+        if stream is None:
+            written = next((array for array in self._others[0] if array is not None), None)
+            stream = stream_without_arguments("plan", written)
+        _run(self._address, stream, *(passable(field) for field in fields))

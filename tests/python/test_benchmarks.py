@@ -178,6 +178,48 @@ def test_select_finds_groups_by_expression_and_quick_keeps_those_with_limits():
     }
 
 
+def test_only_host_measures_plans_too():
+    names = [group.name for group in groups.select("host", quick=False)]
+    assert names == ["host/dropin", "host/native", "host/plan"]
+
+
+LAUNCH_BENCHMARK = """#!/bin/sh
+echo '{"case": "empty kernel launch", "median_us": 4.0, "p99_us": 8.0}'
+for n in 1 3 16; do
+  for function in graphfeed::copy Plan::run "Plan::run(source)"; do
+    echo '{"case": "'"$function, bs 32 x 4096, N=$n"'", "median_us": 1.0, "p99_us": 2.0}'
+  done
+done
+"""
+
+
+def test_rows_of_plans_in_cpp_are_those_that_their_limit_requires(tmp_path):
+    pytest.importorskip("torch")
+    from benchmarks import host_copy, host_plan
+
+    program = tmp_path / "launch_benchmark"
+    program.write_text(LAUNCH_BENCHMARK)
+    program.chmod(0o755)
+    context = groups.Context(None, 0, True, tmp_path)
+    rows = host_plan.cpp_rows(host_copy.cpp_times(context))
+    (limit,) = (limit for limit in report.LIMITS if limit.budget == "host/plan/cpp")
+    assert report.check(rows, [limit]) == []
+    held = [row for row in rows if row.budget]
+    assert [row.case for row in held] == list(limit.cases)
+    assert {(row.peer, row.ratio) for row in held} == {("empty kernel launch, C++", 0.25)}
+    informs = [row.case for row in rows if not row.budget]
+    assert "host: C++ Plan::run p99, bs 32 x 4096, N=3" in informs
+    assert "host: C++ Plan::run(source), bs 32 x 4096, N=16" in informs
+    assert len(informs) == 3 * 3
+
+
+def test_no_rows_of_plans_in_cpp_where_the_program_is_not_built(tmp_path):
+    pytest.importorskip("torch")
+    from benchmarks import host_copy, host_plan
+
+    assert host_plan.cpp_rows(host_copy.cpp_times(groups.Context(None, 0, True, tmp_path))) == []
+
+
 def test_record_names_device_commit_and_command_and_has_one_row_a_line(tmp_path):
     path = tmp_path / "results" / "record.json"
     report.write_record(path, MET, device="H200", commit="abc", command="run", date="today")
@@ -223,4 +265,7 @@ def test_run_lists_groups_and_limits_without_a_gpu():
     result = run("--list")
     assert result.returncode == 0
     assert "host/dropin/multi: ratio <= 0.7 (0.48 with plans)" in result.stdout
-    assert "not measured yet: host/plan/cpp" in result.stdout
+    sizes = "; ".join(f"bs 32 x 4096, N={n}" for n in (1, 3, 16))
+    assert f"host/plan\n  host/plan/cpp: ratio <= 0.5: {sizes}\n" in result.stdout
+    assert "  host/plan/python_copy: ratio <= 0.15: bs 32 x 4096, N=3\n" in result.stdout
+    assert "not measured yet: host/plan/python_generate" in result.stdout
