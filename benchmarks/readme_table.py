@@ -94,7 +94,7 @@ def _ratio(row: dict[str, Any]) -> str:
     if row["ratio"] is None:
         return ""
     inverted = " (theirs / ours)" if row["budget"] in _THEIRS_OVER_OURS else ""
-    return f"{row['ratio']:.2f}{inverted}"
+    return f"{row['ratio']:.3f}{inverted}"
 
 
 def _origins(records: Sequence[dict[str, Any]]) -> list[str]:

@@ -94,10 +94,11 @@ TEST_F(GpuFirstUse, IsRefusedInsideACaptureThatStaysUsable) {
     ADD_FAILURE() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kRuntime);
-    EXPECT_STREQ(error.what(),
-                 "copy: kernel copy<4> is not loaded on cuda:0 and cannot be while the stream is "
-                 "captured: call warmup() (graphfeed.warmup in Python) before capturing; this "
-                 "capture can go on");
+    EXPECT_STREQ(
+        error.what(),
+        "copy: kernel copy<4, dense> is not loaded on cuda:0 and cannot be while the "
+        "stream is captured: call warmup() (graphfeed.warmup in Python) before capturing; this "
+        "capture can go on");
   }
   other.enqueue(stream);
   capture.end();

@@ -69,13 +69,13 @@ def test_a_row_shows_both_times_and_their_ratio():
     made = readme_table.table([record(measured)])
     assert made.split("\n")[2] == (
         "| drop-in, 1 destination: host time a call | bs 8 x 4096, N=1 | 4.57 us "
-        "| 10.00 us, peer 1.0 | 0.46 |"
+        "| 10.00 us, peer 1.0 | 0.457 |"
     )
 
 
 def test_the_row_whose_ratio_is_inverted_says_so():
     made = readme_table.table([record(row("device/copy/large", ratio=0.97))])
-    assert "| 0.97 (theirs / ours) |" in made
+    assert "| 0.970 (theirs / ours) |" in made
 
 
 def test_a_row_without_a_peer_shows_its_value_alone():
