@@ -39,11 +39,11 @@ struct CopyRequest {
 };
 
 // Copies every field of `source` that `mode` copies into every destination, on `stream`, in one
-// kernel launch (CPU tensors: at once, on the calling thread). Asynchronous on CUDA: tensors must
-// live, and sources stay unchanged, until the stream has passed this work. Inside a stream capture
-// the launch becomes a node of the graph. Safe from any number of threads. The current CUDA device
-// is left as found. Throws Error before anything is written; for a first use inside a capture too
-// (see warmup() in kernels.h).
+// launch (CPU tensors: at once, on the calling thread). Without fields, rows or columns it does
+// nothing. Asynchronous on CUDA: tensors must live, and sources stay unchanged, until the stream
+// has passed this work. Inside a stream capture the launch becomes a node of the graph. Safe from
+// any number of threads. The current CUDA device is left as found. Throws Error before anything is
+// written; for a first use inside a capture too (see warmup() in kernels.h).
 void copy(const CopyRequest& request, Stream stream = nullptr);
 
 }  // namespace graphfeed

@@ -111,9 +111,10 @@ struct Run {
   int64_t begin;
   int64_t end;
 
-  // Elements of the run below `limit`; negative where all of it is past.
+  // Elements of the run below `limit`.
   __device__ __forceinline__ int count_below(int64_t limit) const {
-    return static_cast<int>((end < limit ? end : limit) - begin);
+    const int64_t stop = end < limit ? end : limit;
+    return stop > begin ? static_cast<int>(stop - begin) : 0;
   }
 };
 
@@ -139,7 +140,7 @@ __device__ __forceinline__ int64_t move_vectors(const Table& table, int32_t f,
   const int32_t* from = row_of(table, f, 0, run.row) + run.begin;
   const int skew =
       static_cast<int>(reinterpret_cast<size_t>(from) / sizeof(int32_t)) & (kWidth - 1);
-  const int count = run.count_below(run.end);
+  const int count = static_cast<int>(run.end - run.begin);
   int head = -skew & (kWidth - 1);
   head = head < count ? head : count;
   const int vectors = (count - head) / kWidth;
@@ -160,7 +161,7 @@ __device__ __forceinline__ int64_t move_vectors(const Table& table, int32_t f,
   for (int d = 0; d < kReady; ++d) ready[d] = row_of(table, f, 1 + d, run.row) + run.begin;
 
   const int64_t limit = columns_of(field, length);
-  const int live = run.count_below(limit);
+  const int live = Table::kBounded ? run.count_below(limit) : count;
   const auto store = [&](int32_t* to) {
 #pragma unroll
     for (int i = 0; i < kAccessesInFlight; ++i) {
