@@ -174,6 +174,17 @@ void call_plan_run(const Arguments& arguments) {
   plan.run(call.metadata(2, 0, kSchemaOrder), stream);
 }
 
+void call_plan_check(const Arguments& arguments) {
+  const Call call{"plan", arguments};
+  const auto& plan = *reinterpret_cast<const Plan*>(call.integer(0, "plan"));
+  std::vector<Metadata> destinations((arguments.size() - 1) / kMaxFields);
+  call.expect_count(1 + destinations.size() * kMaxFields);
+  for (size_t k = 0; k < destinations.size(); ++k) {
+    destinations[k] = call.metadata(1 + k * kMaxFields, 1 + k, kSchemaOrder);
+  }
+  plan.check(destinations);
+}
+
 void call_fused_metadata_copy(const Arguments& arguments) {
   const Call call{"fused_metadata_copy_cuda", arguments};
   call.expect_count(23);

@@ -19,6 +19,9 @@ Plan* call_plan(const Arguments& arguments);
 // stream, on the current one of the arguments' framework.
 void call_plan_run(const Arguments& arguments);
 
+// (address of a plan, destination 0 fields..., destination 1 fields..., ...): Plan::check.
+void call_plan_check(const Arguments& arguments);
+
 // The published argument lists in the published order; python/graphfeed/sglang.py names them.
 void call_fused_metadata_copy(const Arguments& arguments);
 void call_fused_metadata_copy_multi(const Arguments& arguments);

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "graphfeed/plan.h"
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "bind.h"
 #include "copy_cpu.h"
 #include "driver.h"
 #include "graph_launch.h"
+#include "graphfeed/error.h"
 #include "kernel_cache.h"
 #include "launch.h"
+#include "schema.h"
 
 namespace graphfeed {
 
@@ -24,6 +28,28 @@ struct Prepared {
   PackedLaunch launch;
   uint64_t version;  // of `launch`, no other has it
 };
+
+std::string text_of(const Tensor& tensor, const std::array<int64_t, 2>& values) {
+  std::string text = std::to_string(values[0]);
+  if (tensor.ndim > 1) text += " x " + std::to_string(values[1]);
+  return text;
+}
+
+// What of a tensor is not as it was bound; empty where all is.
+std::string difference(const Tensor& bound, const Tensor& now) {
+  if (now.dtype != bound.dtype || now.device != bound.device) return "has another type or device";
+  if (now.ndim != bound.ndim) return "has another rank";
+  for (size_t d = 0; d < 2 && static_cast<int32_t>(d) < now.ndim; ++d) {
+    if (now.shape[d] != bound.shape[d]) {
+      return "was resized from " + text_of(bound, bound.shape) + " to " + text_of(now, now.shape);
+    }
+    if (now.strides[d] != bound.strides[d]) {
+      return "has strides " + text_of(now, now.strides) + " in place of " +
+             text_of(bound, bound.strides);
+    }
+  }
+  return now.data == bound.data ? "" : "has moved";
+}
 
 }  // namespace
 
@@ -84,6 +110,28 @@ void Plan::run(const Metadata& source, Stream stream) {
   const std::lock_guard lock(state_->mutex);
   state_->launch(*next, stream);
   state_->prepared.swap(next);
+}
+
+void Plan::check(std::span<const Metadata> destinations) const {
+  const std::vector<Metadata>& bound = state_->destinations;
+  if (destinations.size() != bound.size()) {
+    throw Error(ErrorKind::kValue, "plan: destinations",
+                "expected " + std::to_string(bound.size()) + ", as many as are bound, got " +
+                    std::to_string(destinations.size()));
+  }
+  for (size_t k = 0; k < bound.size(); ++k) {
+    for (const FieldSpec& spec : kSchema) {
+      const auto& before = bound[k].*spec.member;
+      const auto& now = destinations[k].*spec.member;
+      std::string what;
+      if (before && now) what = difference(*before, *now);
+      if (before && !now) what = "is missing";
+      if (!before && now) what = "is new";
+      if (what.empty()) continue;
+      throw Error(ErrorKind::kValue, "plan: destination " + std::to_string(k) + ": " + spec.name,
+                  what + " since it was bound");
+    }
+  }
 }
 
 Device Plan::device() const { return state_->device; }

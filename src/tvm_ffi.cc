@@ -194,6 +194,8 @@ GRAPHFEED_EXPORT(plan_tuple, result = reinterpret_cast<int64_t>(call_with_tuple(
                                                                                 packed, call_plan)))
 GRAPHFEED_EXPORT(plan_run, call_plan_run(PackedArguments(packed)))
 GRAPHFEED_EXPORT(plan_run_tuple, call_with_tuple("plan_run_tuple", packed, call_plan_run))
+GRAPHFEED_EXPORT(plan_check, call_plan_check(PackedArguments(packed)))
+GRAPHFEED_EXPORT(plan_check_tuple, call_with_tuple("plan_check_tuple", packed, call_plan_check))
 GRAPHFEED_EXPORT(plan_delete, delete_plan(packed))
 GRAPHFEED_EXPORT(set_kernel_options, set_kernel_options_packed(packed))
 GRAPHFEED_EXPORT(warmup, warmup_packed(packed))

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "graphfeed/copy.h"
 
@@ -30,6 +31,12 @@ class Plan {
   // Binds another source of the same fields first, checked with all destinations as at first.
   // Throws Error and stays as it was where that fails.
   void run(const Metadata& source, Stream stream = nullptr);
+
+  // Compares the destinations' tensors with those that were bound. Throws Error (value) that names
+  // the first which moved, or has another size, stride or type: a graph that was captured with the
+  // bound one would read, and a run would write, memory that is no longer the buffer's. Cheap
+  // enough for every step.
+  void check(std::span<const Metadata> destinations) const;
 
   [[nodiscard]] Device device() const;
 

@@ -123,11 +123,16 @@ def flat(function: str, source: Metadata, destinations: Sequence[Metadata]) -> l
     """
     if not isinstance(source, Metadata):
         raise TypeError(f"{function}: source: expected Metadata, got {type(source).__name__}")
-    arrays = [*source]
+    return [*source, *flat_destinations(function, destinations)]
+
+
+def flat_destinations(function: str, destinations: Sequence[Metadata]) -> list[Tensor | None]:
+    """Like `flat`, of the destinations alone."""
     if isinstance(destinations, Metadata) or not isinstance(destinations, Sequence):
         is_one = isinstance(destinations, Metadata)
         got = "one Metadata" if is_one else type(destinations).__name__
         raise TypeError(f"{function}: destinations: expected a sequence of Metadata, got {got}")
+    arrays: list[Tensor | None] = []
     for k, destination in enumerate(destinations):
         if not isinstance(destination, Metadata):
             kind = type(destination).__name__

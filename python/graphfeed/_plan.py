@@ -9,12 +9,14 @@ from collections.abc import Sequence
 
 from graphfeed import _library
 from graphfeed._arrays import is_read_in_place, passable, stream_without_arguments
-from graphfeed._copy import Metadata, Tensor, first_read_only, flat
+from graphfeed._copy import Metadata, Tensor, first_read_only, flat, flat_destinations
 
 _plan = _library.function("plan", keep_gil=True)
 _plan_tuple = _library.function("plan_tuple", keep_gil=True)
 _run = _library.function("plan_run", keep_gil=True)
 _run_tuple = _library.function("plan_run_tuple", keep_gil=True)
+_check = _library.function("plan_check", keep_gil=True)
+_check_tuple = _library.function("plan_check_tuple", keep_gil=True)
 _delete = _library.function("plan_delete", keep_gil=True)
 
 
@@ -93,6 +95,24 @@ class Plan:
                 self._sources = before
                 raise
             self._sources = (source,)
+
+    def check(self, destinations: Sequence[Metadata]) -> None:
+        """Compares tensors with the destinations that were bound; cheap enough for every step.
+
+        Args:
+            destinations: What an engine now takes for its captured graphs' buffers.
+
+        Raises:
+            ValueError: One moved, or has another size, stride or type: the message names it. A
+                graph captured with the bound one would read, and a run would write, memory that is
+                no longer the buffer's.
+        """
+        arrays = flat_destinations("plan", destinations)
+        if self._in_place:
+            args = (self._address, *arrays)
+            _check_tuple(id(args))
+        else:
+            _check(self._address, *(passable(array) for array in arrays))
 
     def _launch(self, stream: int | None, fields: tuple) -> None:
         if self._in_place:
