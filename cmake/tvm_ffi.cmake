@@ -17,6 +17,10 @@ add_library(graphfeed_tvm_ffi MODULE src/tvm_ffi.cc src/calls.cc src/python_argu
 graphfeed_options(graphfeed_tvm_ffi)
 target_include_directories(graphfeed_tvm_ffi PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(graphfeed_tvm_ffi PRIVATE graphfeed tvm_ffi::header tvm_ffi::shared)
+# Messages of its headers name files: not where this machine keeps them.
+get_filename_component(tvm_ffi_package ${tvm_ffi_ROOT}/../../.. ABSOLUTE)
+target_compile_options(graphfeed_tvm_ffi PRIVATE -ffile-prefix-map=${tvm_ffi_package}=tvm_ffi
+                                                 -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
 set(exports ${PROJECT_SOURCE_DIR}/cmake/tvm_ffi_exports.map)
 target_link_options(graphfeed_tvm_ffi PRIVATE "LINKER:--version-script=${exports}")
 set_target_properties(graphfeed_tvm_ffi PROPERTIES SKIP_BUILD_RPATH ON LINK_DEPENDS ${exports})

@@ -9,6 +9,9 @@ outer_path=$PATH
 export PATH="$venv/bin:$PATH"
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_USER=0
 
+# pip ends on its own at Ctrl-C, with a failure like any other: end here too.
+trap 'exit 130' INT
+
 say() { printf '==> %s\n' "$*"; }
 
 die() {

@@ -25,12 +25,14 @@ find_python() {
   [[ -n $first ]] && printf '%s\n' "$first"
 }
 
+outer_packages() {
+  "$python" -c 'import sysconfig; print(sysconfig.get_path("purelib") + "/outer_packages.pth")'
+}
+
 # Lets .venv see the packages of the Python it is made from. (venv's own --system-site-packages looks
 # past a Python that is itself in an environment.)
 share_packages() {
-  local into
-  into=$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-  "$1" >"$into/outer_packages.pth" - <<'PY'
+  "$1" >"$(outer_packages)" - <<'PY'
 import os, site
 for folder in filter(os.path.isdir, site.getsitepackages() + [site.getusersitepackages()]):
     print(f"import site; site.addsitedir({folder!r})")
@@ -57,7 +59,10 @@ install_requirements() {
   if ! pip_install -r scripts/requirements.txt; then
     say "pip could not install all of them; trying with the packages of $1"
     share_packages "$1"
-    pip_install -r scripts/requirements.txt || die "Python packages are missing, see above"
+    if ! pip_install -r scripts/requirements.txt; then
+      rm -f "$(outer_packages)"
+      die "Python packages are missing, see above"
+    fi
   fi
   pip_install 'nvidia-cuda-nvrtc>=13.0,<14' ||
     say "going on without the nvidia-cuda-nvrtc package: compiling kernels needs another libnvrtc"

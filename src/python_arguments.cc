@@ -25,6 +25,7 @@ struct Python {
   const char* (*PyUnicode_AsUTF8AndSize)(Object, intptr_t*);
   void (*Py_DecRef)(Object);
   Object none;
+  Object int_type;
   Object bool_type;
 };
 
@@ -49,6 +50,7 @@ Python find_python() {
   find(python.PyUnicode_AsUTF8AndSize, "PyUnicode_AsUTF8AndSize");
   find(python.Py_DecRef, "Py_DecRef");
   find(python.none, "_Py_NoneStruct");
+  find(python.int_type, "PyLong_Type");
   find(python.bool_type, "PyBool_Type");
   return python;
 }
@@ -101,7 +103,10 @@ bool PythonArguments::is_none(size_t i) const { return item(i) == python().none;
 std::optional<int64_t> PythonArguments::integer(size_t i) const {
   // A bool and a tensor of one element convert to an integer, and are none.
   const Object object = item(i);
-  if (type_of(object) == python().bool_type || is_tensor(object)) return std::nullopt;
+  const Object type = type_of(object);
+  if (type != python().int_type && (type == python().bool_type || is_tensor(object))) {
+    return std::nullopt;
+  }
   const long long value = python().PyLong_AsLongLong(object);
   if (value == -1 && python().PyErr_Occurred() != nullptr) {
     python().PyErr_Clear();

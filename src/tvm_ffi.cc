@@ -45,6 +45,18 @@ int guarded(Body body) {
   TVM_FFI_SAFE_CALL_END();
 }
 
+// What a Python caller gave, of which TVM FFI made one of its own types.
+std::string python_name_of(const std::string& type) {
+  if (type == "ffi.Array" || type == "ffi.List") return "list";
+  if (type == "ffi.Str" || type == "ffi.SmallStr") return "str";
+  if (type == "ffi.Bytes" || type == "ffi.SmallBytes") return "bytes";
+  if (type == "ffi.Map" || type == "ffi.Dict") return "dict";
+  if (type == "ffi.BigInt") return "int beyond 64 bits";
+  if (type == "ffi.Tensor") return "tensor";
+  if (type == "ffi.OpaquePyObject") return "object";
+  return type;
+}
+
 class PackedArguments : public Arguments {
  public:
   explicit PackedArguments(Packed packed) : packed_(packed) {}
@@ -72,7 +84,7 @@ class PackedArguments : public Arguments {
   }
 
   [[nodiscard]] std::string type_name(size_t i) const override {
-    return ffi::TypeIndexToTypeKey(packed_[i].type_index);
+    return python_name_of(ffi::TypeIndexToTypeKey(packed_[i].type_index));
   }
 
   // TVM FFI takes it from the first torch tensor of a call.

@@ -72,6 +72,10 @@ def call_through_tvm_ffi(
         raise TypeError(f"{function}: expected {len(names)} arguments, got {len(args)}")
     first = next((args[i] for i in arrays if args[i] is not None), None)
     for i in arrays:
+        dtype = foreign_dtype(args[i])
+        if dtype is not None:
+            raise RuntimeError(f"{function}: {names[i]}: must have dtype int32, got {dtype}")
+    for i in arrays:
         if "_dst" in names[i] and is_read_only(args[i]):
             raise ValueError(f"{function}: {names[i]}: is read-only")
     passed = [passable(arg) if i in arrays else arg for i, arg in enumerate(args)]
@@ -122,6 +126,15 @@ def is_read_only(array: Any) -> bool:
     if framework(array) in ("jax", "jaxlib"):
         return True
     return hasattr(array, "__dlpack__") and _exports_read_only(array)
+
+
+def foreign_dtype(array: Any) -> str | None:
+    """Returns the element type of a NumPy array that DLPack has no name for, else None."""
+    dtype = getattr(array, "dtype", None)
+    kind = getattr(dtype, "kind", None)
+    if kind is None or (kind in "biufc" and dtype.isnative):
+        return None
+    return str(dtype)
 
 
 def passable(array: Any) -> Any:

@@ -8,7 +8,13 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from graphfeed import _library
-from graphfeed._arrays import is_read_in_place, is_read_only, passable, stream_of
+from graphfeed._arrays import (
+    foreign_dtype,
+    is_read_in_place,
+    is_read_only,
+    passable,
+    stream_of,
+)
 
 # Anything that speaks DLPack: torch, CuPy and JAX arrays, NumPy arrays, tvm_ffi.Tensor.
 Tensor = Any
@@ -68,9 +74,9 @@ def copy(
     """Copies the source's metadata into every destination, in one kernel launch.
 
     Destinations may be longer, wider and strided (a slice of a bigger buffer); nothing outside the
-    copied block changes. CUDA tensors: asynchronous, so sources must not change until the stream
-    has passed this work, and it becomes a node of the graph where the stream is capturing. CPU
-    tensors: done on return.
+    copied block changes. Without fields, rows or columns it does nothing. CUDA tensors:
+    asynchronous, so sources must not change until the stream has passed this work, and it becomes a
+    node of the graph where the stream is capturing. CPU tensors: done on return.
 
     Args:
         source: The next batch's values.
@@ -104,8 +110,8 @@ def copy(
     if stream is None:
         stream = stream_of("copy", first)
     read_only = first_read_only(arrays)
-    arrays = [passable(array) for array in arrays]
-    live_bound = passable(live_bound)
+    arrays = passable_fields("copy", arrays)
+    (live_bound,) = passable_fields("copy", [live_bound], ["live_bound"])
     _copy(*scalars, stream, live_bound, rows_per_request, page_size, read_only, *arrays)
 
 
@@ -113,6 +119,30 @@ def first_read_only(arrays: Sequence[Tensor | None]) -> int:
     """Returns the index of the first read-only array behind the source's fields, -1 for none."""
     written = enumerate(arrays[len(Metadata._fields) :])
     return next((i for i, array in written if is_read_only(array)), -1)
+
+
+def passable_fields(
+    function: str, arrays: Sequence[Tensor | None], places: Sequence[str] | None = None
+) -> list[Tensor | None]:
+    """Returns the arrays as TVM FFI takes them.
+
+    Args:
+        function: Begins the message of an error.
+        arrays: Fields of the source, then of each destination, unless there are `places`.
+        places: What each array is called.
+
+    Raises:
+        TypeError: An array's element type is one that DLPack cannot carry.
+    """
+    for i, array in enumerate(arrays):
+        dtype = foreign_dtype(array)
+        if dtype is None:
+            continue
+        k, field = divmod(i, len(Metadata._fields))
+        whose = "source" if k == 0 else f"destination {k - 1}"
+        place = places[i] if places else f"{whose}: {Metadata._fields[field]}"
+        raise TypeError(f"{function}: {place}: expected int32, got {dtype}")
+    return [passable(array) for array in arrays]
 
 
 def flat(function: str, source: Metadata, destinations: Sequence[Metadata]) -> list[Tensor | None]:

@@ -48,7 +48,19 @@ def set_kernel_options(
         nvrtc_path: The libnvrtc to load. Default: ``GRAPHFEED_NVRTC``, else one already loaded,
             else the first found in site-packages, ``CUDA_HOME`` or by the loader.
         max_cache_bytes: Upper bound of what is kept in ``cache_directory``. Default: 64 MiB.
+
+    Raises:
+        TypeError: ``read_only_directories`` is one path and not a sequence.
+        ValueError: ``max_cache_bytes`` is negative.
     """
+    if isinstance(read_only_directories, (str, bytes)):
+        raise TypeError(
+            "set_kernel_options: read_only_directories: expected a sequence of paths, got one"
+        )
+    if max_cache_bytes is not None and max_cache_bytes < 0:
+        raise ValueError(
+            f"set_kernel_options: max_cache_bytes: must not be negative, got {max_cache_bytes}"
+        )
     _library.set_kernel_options(
         None if cache_directory is None else os.fspath(cache_directory),
         None

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import tvm_ffi
 
-_MODULE = tvm_ffi.load_module(
-    str(Path(__file__).parent / "lib" / "libgraphfeed_tvm_ffi.so"), keep_module_alive=True
-)
+_PATH = Path(__file__).parent / "lib" / "libgraphfeed_tvm_ffi.so"
+if not _PATH.exists():
+    raise ImportError(
+        f"graphfeed: {_PATH} is not there: this is the source folder, not an installed package. "
+        "Run pip install . in the project, and import from another folder"
+    )
+_MODULE = tvm_ffi.load_module(str(_PATH), keep_module_alive=True)
 
 
 def function(name: str, *, keep_gil: bool = False) -> tvm_ffi.Function:

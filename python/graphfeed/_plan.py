@@ -8,8 +8,15 @@ import weakref
 from collections.abc import Sequence
 
 from graphfeed import _library
-from graphfeed._arrays import is_read_in_place, passable, stream_without_arguments
-from graphfeed._copy import Metadata, Tensor, first_read_only, flat, flat_destinations
+from graphfeed._arrays import is_read_in_place, stream_without_arguments
+from graphfeed._copy import (
+    Metadata,
+    Tensor,
+    first_read_only,
+    flat,
+    flat_destinations,
+    passable_fields,
+)
 
 _plan = _library.function("plan", keep_gil=True)
 _plan_tuple = _library.function("plan_tuple", keep_gil=True)
@@ -51,9 +58,10 @@ class Plan:
             args = (*scalars, live_bound, *bound, -1, *arrays)
             address = _plan_tuple(id(args))
         else:
-            passed = [passable(array) for array in arrays]
+            passed = passable_fields("plan", arrays)
+            (lengths,) = passable_fields("plan", [live_bound], ["live_bound"])
             read_only = first_read_only(arrays)
-            address = _plan(*scalars, passable(live_bound), *bound, read_only, *passed)
+            address = _plan(*scalars, lengths, *bound, read_only, *passed)
         self._sources: tuple[Metadata, ...] = (source,)  # the last is bound, or one before it
         self._others = (arrays[len(source) :], live_bound)
         self._binding = threading.Lock()
@@ -112,7 +120,9 @@ class Plan:
             args = (self._address, *arrays)
             _check_tuple(id(args))
         else:
-            _check(self._address, *(passable(array) for array in arrays))
+            no_source = [None] * len(Metadata._fields)
+            passed = passable_fields("plan", [*no_source, *arrays])
+            _check(self._address, *passed[len(no_source) :])
 
     def _launch(self, stream: int | None, fields: tuple) -> None:
         if self._in_place:
@@ -122,4 +132,4 @@ class Plan:
         if stream is None:
             written = next((array for array in self._others[0] if array is not None), None)
             stream = stream_without_arguments("plan", written)
-        _run(self._address, stream, *(passable(field) for field in fields))
+        _run(self._address, stream, *passable_fields("plan", fields))

@@ -34,7 +34,9 @@ def _by_name(function: str, names: list[str], args: tuple, named: dict[str, Any]
     except KeyError as missing:
         raise TypeError(f"{function}: missing argument {missing}") from None
     if named:
-        raise TypeError(f"{function}: unexpected argument {next(iter(named))!r}")
+        name = next(iter(named))
+        what = "multiple values for" if name in names else "unexpected"
+        raise TypeError(f"{function}: {what} argument {name!r}")
     return positional
 
 

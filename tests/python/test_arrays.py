@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import types
 
@@ -12,8 +13,9 @@ import pytest
 import tvm_ffi
 from dlpack_producer import OldProducer, Producer, exported
 from eager_copy import DECODE
-from graphfeed import Metadata
+from graphfeed import Metadata, Plan, copy
 from graphfeed._arrays import framework, is_read_in_place, is_read_only, passable, stream_of
+from graphfeed.sglang import fused_metadata_copy_cuda
 
 CUDA = (2, 0)
 
@@ -201,3 +203,27 @@ def test_numpy_among_cuda_arrays_is_refused_by_device():
     with pytest.raises(ValueError, match=message):
         graphfeed.copy(Metadata(source), [Metadata(written)], mode=DECODE, bs=4, stream=7)
     assert not written.any()
+
+
+@pytest.mark.parametrize("dtype", [">i4", object, "U4", "datetime64[s]"])
+def test_a_numpy_type_that_dlpack_cannot_carry_is_named(dtype):
+    strange = np.zeros(2, np.int32).astype(dtype)
+    fine = Metadata(np.zeros(2, np.int32))
+    shown = re.escape(str(strange.dtype))
+    refused = Metadata(strange)
+    with pytest.raises(
+        TypeError, match=f"^copy: source: cache_seqlens: expected int32, got {shown}$"
+    ):
+        copy(refused, [fine], mode=0, bs=2)
+    message = f"^copy: destination 1: cache_seqlens: expected int32, got {shown}$"
+    with pytest.raises(TypeError, match=message):
+        copy(fine, [fine, refused], mode=0, bs=2)
+    with pytest.raises(TypeError, match=f"^copy: live_bound: expected int32, got {shown}$"):
+        copy(fine, [fine], mode=0, bs=2, live_bound=strange)
+    with pytest.raises(TypeError, match=f"^plan: destination 0: cache_seqlens: .* got {shown}$"):
+        Plan(fine, [fine], mode=0, bs=2).check([refused])
+    message = f"^fused_metadata_copy_cuda: cu_seqlens_k_dst: must have dtype int32, got {shown}$"
+    with pytest.raises(RuntimeError, match=message):
+        fused_metadata_copy_cuda(
+            *(fine[0], *[None] * 8), *(fine[0], strange, *[None] * 7), 0, 2, 0, 0, 2
+        )

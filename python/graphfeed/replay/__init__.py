@@ -6,6 +6,11 @@ of every destination was checked against an independent reference at every step.
 Data goes trace -> engine -> source -> ``graphfeed.copy`` -> captured graph -> reference.
 """
 
+import importlib.util
+
+if importlib.util.find_spec("numpy") is None:
+    raise ImportError("graphfeed.replay needs NumPy: pip install 'graphfeed[replay]'")
+
 from graphfeed.replay.engine import Engine, EngineConfig
 from graphfeed.replay.reference import Mismatch
 from graphfeed.replay.run import Summary, run

@@ -25,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The command line's options."""
     sizes = EngineConfig()
     parser = argparse.ArgumentParser(
-        prog="graphfeed replay",
+        prog="python -m graphfeed.replay",
         description="Plays a request trace through a small continuous-batching engine stand-in, "
         "refreshes 3 draft backends and target_verify through graphfeed at each step, and checks "
         "every element of every destination against an independent reference.",
@@ -80,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.steps < 1:
             raise ValueError(f"--steps: expected 1 or more, got {options.steps}")
+        if options.seed < 0:
+            raise ValueError(f"--seed: expected 0 or more, got {options.seed}")
         config = EngineConfig(
             max_batch=options.max_batch,
             context=options.context,
@@ -101,15 +103,23 @@ def main(argv: Sequence[str] | None = None) -> int:
                 device=options.device,
                 on_step=on_step,
             )
-    except DeviceError as error:
+    except (DeviceError, MemoryError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
     except Mismatch as mismatch:
         if options.json:
             print(json.dumps({"mismatches": mismatch.num_elements, "mismatch": vars(mismatch)}))
         print(f"{parser.prog}: mismatch: {mismatch}", file=sys.stderr)
         return 1
-    print(json.dumps(dataclasses.asdict(summary)) if options.json else describe(summary))
+    try:
+        print(json.dumps(dataclasses.asdict(summary)) if options.json else describe(summary))
+        sys.stdout.flush()
+    except OSError as error:
+        print(f"{parser.prog}: the summary: {error}", file=sys.stderr)
+        return 2
     return 0
 
 
