@@ -197,7 +197,9 @@ const Driver& driver() {
 }
 
 void throw_failed(CUresult result, const char* call) {
-  throw Error(ErrorKind::kRuntime, call, "failed with " + describe(driver(), result));
+  throw Error(ErrorKind::kRuntime, call,
+              "failed with " + describe(driver(), result) +
+                  (result == CUresult::kNotInitialized ? advice(result) : ""));
 }
 
 ScopedDevice::ScopedDevice(int device) {

@@ -57,8 +57,15 @@ std::string name_of(int operand, const FieldSpec& spec) {
 
 // Writing b through its own mapping gives every shared element the value that writing a gives it.
 bool same_origin(const MemoryBlock& a, const MemoryBlock& b) {
-  return a.data == b.data && (a.row_stride == b.row_stride || std::min(a.rows, b.rows) == 1) &&
-         (a.column_stride == b.column_stride || std::min(a.columns, b.columns) == 1);
+  // A single row has no row stride, if what it shares with the other is the other's first row.
+  const auto fits = [](int64_t count, int64_t across, int64_t other_across) {
+    return count == 1 && across <= other_across;
+  };
+  const bool rows = a.row_stride == b.row_stride || (a.rows == 1 && b.rows == 1) ||
+                    fits(a.rows, a.columns, b.columns) || fits(b.rows, b.columns, a.columns);
+  const bool columns = a.column_stride == b.column_stride || (a.columns == 1 && b.columns == 1) ||
+                       fits(a.columns, a.rows, b.rows) || fits(b.columns, b.rows, a.rows);
+  return a.data == b.data && rows && columns;
 }
 
 // The exact, quadratic pass, made only where some ranges overlap.

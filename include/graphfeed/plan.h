@@ -28,8 +28,9 @@ class Plan {
   // Copies from the source bound last. Asynchronous on CUDA, done on return for CPU tensors.
   void run(Stream stream = nullptr);
 
-  // Binds another source of the same fields first, checked with all destinations as at first.
-  // Throws Error and stays as it was where that fails.
+  // Binds another source of the same fields first, checked with all destinations as at first; sizes
+  // and live bound stay those of the plan. Throws Error and stays as it was where that or the
+  // launch fails.
   void run(const Metadata& source, Stream stream = nullptr);
 
   // Compares the destinations' tensors with those that were bound. Throws Error (value) that names

@@ -55,7 +55,7 @@ def _set_tensor_class() -> bool:
     if capsule is None or sys.implementation.name != "cpython":
         return False
     api = _get_pointer(capsule, b"dlpack_exchange_api")
-    return _library.function("set_tensor_class")(api, id(tensor_class))
+    return _library.function("set_tensor_class", keep_gil=True)(api, id(tensor_class))
 
 
 def call_through_tvm_ffi(
@@ -98,7 +98,8 @@ def stream_of(function: str, array: Any) -> int | None:
     if framework(array) == "torch":
         return None
     if framework(array) == "cupy":
-        return sys.modules["cupy"].cuda.get_current_stream().ptr
+        with array.device:  # CuPy has a current stream for each device
+            return sys.modules["cupy"].cuda.get_current_stream().ptr
     device = getattr(array, "__dlpack_device__", None)
     if device is None or device()[0] in _CPU_DEVICES:
         return None

@@ -109,16 +109,21 @@ def copy(
         return
     if stream is None:
         stream = stream_of("copy", first)
-    read_only = first_read_only(arrays)
+    read_only = first_read_only(arrays, mode)
     arrays = passable_fields("copy", arrays)
     (live_bound,) = passable_fields("copy", [live_bound], ["live_bound"])
     _copy(*scalars, stream, live_bound, rows_per_request, page_size, read_only, *arrays)
 
 
-def first_read_only(arrays: Sequence[Tensor | None]) -> int:
-    """Returns the index of the first read-only array behind the source's fields, -1 for none."""
-    written = enumerate(arrays[len(Metadata._fields) :])
-    return next((i for i, array in written if is_read_only(array)), -1)
+def first_read_only(arrays: Sequence[Tensor | None], mode: int) -> int:
+    """Returns the index of the first read-only array that is written, -1 for none.
+
+    The index counts from behind the source's fields. In decode seqlens_expanded is not written.
+    """
+    num_fields = len(Metadata._fields)
+    ignored = Metadata._fields.index("seqlens_expanded") if mode == ForwardMode.DECODE else -1
+    written = enumerate(arrays[num_fields:])
+    return next((i for i, a in written if i % num_fields != ignored and is_read_only(a)), -1)
 
 
 def passable_fields(

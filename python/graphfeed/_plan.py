@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from typing import NoReturn
 
 from graphfeed import _library
 from graphfeed._arrays import is_read_in_place, stream_without_arguments
@@ -60,7 +61,7 @@ class Plan:
         else:
             passed = passable_fields("plan", arrays)
             (lengths,) = passable_fields("plan", [live_bound], ["live_bound"])
-            read_only = first_read_only(arrays)
+            read_only = first_read_only(arrays, mode)
             address = _plan(*scalars, lengths, *bound, read_only, *passed)
         self._sources: tuple[Metadata, ...] = (source,)  # the last is bound, or one before it
         self._others = (arrays[len(source) :], live_bound)
@@ -69,14 +70,19 @@ class Plan:
         # Read in place at each run without arguments, so that a run makes no object.
         self._run_args = (address, None)
         self._run_args_id = id(self._run_args)
-        weakref.finalize(self, _delete, address)
+        # Not at exit: a daemon thread may run the plan until the very end.
+        weakref.finalize(self, _delete, address).atexit = False
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("plan: cannot be copied or pickled: it owns a launch prepared in place")
 
     def run(self, source: Metadata | None = None, *, stream: int | None = None) -> None:
         """Makes the copy: a launch of a prepared graph, or of the kernel where `stream` captures.
 
         Args:
             source: Copy from these tensors from now on: the same fields, checked anew with all
-                destinations. Default: the source bound last, read anew.
+                destinations. Sizes and live bound stay those of the plan. Default: the source bound
+                last, read anew.
             stream: A cudaStream_t as an integer. Default: the current stream of torch or CuPy,
                 whose tensors the plan was made of; for others it must be given on CUDA.
 

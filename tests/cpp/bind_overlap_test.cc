@@ -54,6 +54,23 @@ TEST(Bind, AllowsASourceThatIsTheDestination) {
   EXPECT_EQ(refusal_of(c), "accepted");
 }
 
+// A vector over a table whose rows are shorter: what it says of the second row is not what the
+// table says.
+TEST(Bind, RefusesARowThatIsLongerThanTheRowsOfTheTableItIsOver) {
+  BindCase c(kDecode);
+  const Tensor from = *c.request.source.page_table_1;
+  const Tensor to = *c.destinations[0].page_table_1;
+  c.keep_only(&Metadata::cache_seqlens);
+  c.request.source.cache_seqlens = vector_of(from.data, 4, from.device);
+  c.request.source.page_table_1 = table_of(from.data, 4, 2, from.device, 4);
+  for (Metadata& destination : c.destinations) {
+    destination.cache_seqlens = vector_of(to.data, 4, to.device);
+    destination.page_table_1 = table_of(to.data, 4, 2, to.device, 2);
+  }
+  EXPECT_EQ(refusal_of(c),
+            overlap_of("destination 0: page_table_1", "destination 0: cache_seqlens"));
+}
+
 TEST(Bind, RefusesDestinationsThatOverlapPartly) {
   BindCase c(kVerify);
   c.destinations[1].seqlens_expanded->data = moved(c.destinations[0].seqlens_expanded->data, 11);

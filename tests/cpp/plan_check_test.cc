@@ -69,6 +69,14 @@ TEST_F(PlanCheck, NamesATensorOfOtherStrides) {
             "bound");
 }
 
+TEST_F(PlanCheck, AcceptsAnyStrideOfADimensionOfOneElement) {
+  const Metadata source{.page_table_1 = table_of(tables_[2].data(), 1, 8, kCpu, 16)};
+  std::vector<Metadata> one{{.page_table_1 = table_of(tables_[0].data(), 1, 8, kCpu, 16)}};
+  const Plan plan({.bs = 1, .source = source, .destinations = one});
+  one[0].page_table_1->strides[0] = 8;
+  EXPECT_NO_THROW(plan.check(one));
+}
+
 TEST_F(PlanCheck, NamesATensorOfAnotherTypeDeviceOrRank) {
   EXPECT_EQ(refusal([](auto& now) { now[1].cache_seqlens->dtype = kInt64; }),
             "plan: destination 1: cache_seqlens: has another type or device since it was bound");

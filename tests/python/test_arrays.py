@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 import sys
 import types
+from copy import copy as shallow_copy
+from copy import deepcopy
 
 import graphfeed
 import numpy as np
 import pytest
 import tvm_ffi
 from dlpack_producer import OldProducer, Producer, exported
-from eager_copy import DECODE
+from eager_copy import DECODE, TARGET_VERIFY
 from graphfeed import Metadata, Plan, copy
 from graphfeed._arrays import framework, is_read_in_place, is_read_only, passable, stream_of
 from graphfeed.sglang import fused_metadata_copy_cuda
@@ -162,10 +165,23 @@ def test_cpu_arrays_have_no_stream():
 
 
 def test_cupy_is_asked_for_its_current_stream(monkeypatch):
-    stream = types.SimpleNamespace(ptr=0x1234)
-    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(get_current_stream=lambda: stream))
+    class Device:
+        current = 0
+
+        def __enter__(self):
+            Device.current = 1
+
+        def __exit__(self, *_):
+            Device.current = 0
+
+    def get_current_stream():
+        return types.SimpleNamespace(ptr=0x1234 + Device.current)
+
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(get_current_stream=get_current_stream))
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    assert stream_of("copy", array_class("cupy._core.core")()) == 0x1234
+    array = array_class("cupy._core.core", device=Device())()
+    assert stream_of("copy", array) == 0x1235, "the stream of the array's device"
+    assert Device.current == 0
 
 
 def test_cuda_arrays_whose_stream_is_not_known_need_one():
@@ -227,3 +243,34 @@ def test_a_numpy_type_that_dlpack_cannot_carry_is_named(dtype):
         fused_metadata_copy_cuda(
             *(fine[0], *[None] * 8), *(fine[0], strange, *[None] * 7), 0, 2, 0, 0, 2
         )
+
+
+def test_a_read_only_field_that_is_not_written_hides_no_other():
+    def read_only(*shape):
+        array = np.zeros(shape, np.int32)
+        array.flags.writeable = False
+        return array
+
+    def both():
+        return Metadata(
+            seqlens_expanded=np.ones(2, np.int32), dsa_cache_seqlens=np.ones(2, np.int32)
+        )
+
+    ignored = both()._replace(seqlens_expanded=read_only(2))
+    refused = ignored._replace(dsa_cache_seqlens=read_only(2))
+    copy(both(), [ignored], mode=DECODE, bs=2)
+    message = r"^(copy|plan): destination 1: dsa_cache_seqlens: is read-only$"
+    with pytest.raises(ValueError, match=message):
+        copy(both(), [ignored, refused], mode=DECODE, bs=2)
+    with pytest.raises(ValueError, match=message):
+        Plan(both(), [ignored, refused], mode=DECODE, bs=2)
+    assert refused.dsa_cache_seqlens.tolist() == [0, 0]
+    with pytest.raises(ValueError, match=r"^copy: destination 0: seqlens_expanded: is read-only$"):
+        copy(both(), [ignored], mode=TARGET_VERIFY, bs=2)
+
+
+def test_a_plan_has_one_owner():
+    plan = Plan(Metadata(np.ones(2, np.int32)), [Metadata(np.ones(2, np.int32))], mode=DECODE, bs=2)
+    for duplicate in (shallow_copy, deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match=r"^plan: cannot be copied or pickled"):
+            duplicate(plan)
