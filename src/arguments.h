@@ -9,6 +9,7 @@
 #include <string>
 
 #include "graphfeed/copy.h"
+#include "graphfeed/error.h"
 #include "graphfeed/tensor.h"
 
 namespace graphfeed {
@@ -23,6 +24,29 @@ class Arguments {
   [[nodiscard]] virtual std::string type_name(size_t i) const = 0;
   // The stream on which the caller's framework is working.
   [[nodiscard]] virtual Stream current_stream(int32_t cuda_device) const = 0;
+};
+
+// A foreign call: its arguments, and the checks of them that every call makes.
+struct Call {
+  const char* function;  // begins every message
+  const Arguments& arguments;
+
+  [[noreturn]] void refuse_type(size_t i, const std::string& name, const char* expected) const {
+    throw Error(ErrorKind::kType, std::string(function) + ": " + name,
+                std::string("expected ") + expected + ", got " + arguments.type_name(i));
+  }
+
+  [[nodiscard]] int64_t integer(size_t i, const char* name) const {
+    if (const auto value = arguments.integer(i)) return *value;
+    refuse_type(i, name, "an integer");
+  }
+
+  void expect_count(size_t expected) const {
+    if (arguments.size() == expected) return;
+    throw Error(ErrorKind::kType, function,
+                "expected " + std::to_string(expected) + " arguments, got " +
+                    std::to_string(arguments.size()));
+  }
 };
 
 }  // namespace graphfeed

@@ -13,26 +13,20 @@
 namespace graphfeed {
 namespace {
 
+[[noreturn]] void refuse(const char* function, const char* argument, const std::string& reason) {
+  throw Error(ErrorKind::kValue, std::string(function) + ": " + argument, reason);
+}
+
 void check_request(const CopyRequest& request, const char* function) {
-  const auto refuse = [&](const char* argument, const std::string& reason) {
-    throw Error(ErrorKind::kValue, std::string(function) + ": " + argument, reason);
-  };
-  const auto mode = static_cast<int32_t>(request.mode);
-  if (mode < 0 || mode > 2) {
-    refuse("mode", "expected 0 (decode), 1 (target_verify) or 2 (draft_extend), got " +
-                       std::to_string(mode));
-  }
+  mode_of(static_cast<int32_t>(request.mode), function, "mode");
   const size_t count = request.destinations.size();
   if (count < 1 || count > kMaxDestinations) {
-    refuse("destinations", "expected 1 to 16, got " + std::to_string(count));
+    refuse(function, "destinations", "expected 1 to 16, got " + std::to_string(count));
   }
-  const auto not_negative = [&](const char* argument, int64_t value) {
-    if (value < 0) refuse(argument, "must not be negative, got " + std::to_string(value));
-  };
-  not_negative("bs", request.bs);
-  if (request.max_seqlen_k) not_negative("max_seqlen_k", *request.max_seqlen_k);
+  check_not_negative(request.bs, function, "bs");
+  if (request.max_seqlen_k) check_not_negative(*request.max_seqlen_k, function, "max_seqlen_k");
   if (request.seqlens_expanded_size && request.mode != ForwardMode::kDecode) {
-    not_negative("seqlens_expanded_size", *request.seqlens_expanded_size);
+    check_not_negative(*request.seqlens_expanded_size, function, "seqlens_expanded_size");
   }
 }
 
@@ -65,6 +59,17 @@ MemoryBlock bind_live_bound(const FieldBinding& binding, BoundTable& table) {
 }
 
 }  // namespace
+
+ForwardMode mode_of(int64_t value, const char* function, const char* argument) {
+  if (value >= 0 && value <= 2) return static_cast<ForwardMode>(value);
+  refuse(
+      function, argument,
+      "expected 0 (decode), 1 (target_verify) or 2 (draft_extend), got " + std::to_string(value));
+}
+
+void check_not_negative(int64_t value, const char* function, const char* argument) {
+  if (value < 0) refuse(function, argument, "must not be negative, got " + std::to_string(value));
+}
 
 Device device_of(const CopyRequest& request) {
   const auto mode = static_cast<size_t>(request.mode);

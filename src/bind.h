@@ -25,6 +25,12 @@ struct BoundCopy {
   BoundTable table;  // num_fields 0: nothing to do
 };
 
+// `value` as a mode. Throws Error (value) that names `argument` where it is none.
+ForwardMode mode_of(int64_t value, const char* function, const char* argument);
+
+// Throws Error (value) that names `argument` where `value` is negative.
+void check_not_negative(int64_t value, const char* function, const char* argument);
+
 // The device of the source's first field that the mode copies; every other tensor must be on it.
 // kCpu where there is none. The mode is a valid one.
 Device device_of(const CopyRequest& request);

@@ -16,24 +16,17 @@
 namespace graphfeed {
 namespace {
 
-struct Call {
-  const char* function;
-  const Arguments& arguments;
+constexpr auto kSchemaOrder = [] {
+  std::array<size_t, kMaxFields> order{};
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  return order;
+}();
+// The published order, where dsa_cache_seqlens precedes seqlens_expanded.
+constexpr std::array<size_t, 9> kSingleOrder{0, 1, 2, 4, 3, 5, 6, 7, 8};
+constexpr std::array<size_t, 8> kMultiOrder{0, 1, 2, 4, 5, 6, 7, 8};
 
-  [[noreturn]] void refuse_type(size_t i, const std::string& name, const char* expected) const {
-    throw Error(ErrorKind::kType, std::string(function) + ": " + name,
-                std::string("expected ") + expected + ", got " + arguments.type_name(i));
-  }
-
-  [[noreturn]] void refuse_value(const char* name, const std::string& reason) const {
-    throw Error(ErrorKind::kValue, std::string(function) + ": " + name, reason);
-  }
-
-  [[nodiscard]] int64_t integer(size_t i, const char* name) const {
-    if (const auto value = arguments.integer(i)) return *value;
-    refuse_type(i, name, "an integer");
-  }
-
+// A call that carries metadata.
+struct CopyCall : Call {
   [[nodiscard]] std::optional<int64_t> optional_integer(size_t i, const char* name) const {
     return arguments.is_none(i) ? std::nullopt : std::optional(integer(i, name));
   }
@@ -41,28 +34,12 @@ struct Call {
   // A number of columns, which bind() would name after its own argument.
   [[nodiscard]] int64_t width(size_t i, const char* name) const {
     const int64_t value = integer(i, name);
-    if (value < 0) refuse_value(name, "must not be negative, got " + std::to_string(value));
+    check_not_negative(value, function, name);
     return value;
   }
 
   [[nodiscard]] ForwardMode mode(size_t i, const char* name) const {
-    const int64_t value = integer(i, name);
-    if (value >= 0 && value <= 2) return static_cast<ForwardMode>(value);
-    refuse_value(name, "expected 0 (decode), 1 (target_verify) or 2 (draft_extend), got " +
-                           std::to_string(value));
-  }
-
-  [[nodiscard]] std::optional<Tensor> tensor(size_t i, const std::string& name) const {
-    std::optional<Tensor> tensor = arguments.tensor(i);
-    if (tensor || arguments.is_none(i)) return tensor;
-    refuse_type(i, name, "a tensor or None");
-  }
-
-  void expect_count(size_t expected) const {
-    if (arguments.size() == expected) return;
-    throw Error(ErrorKind::kType, function,
-                "expected " + std::to_string(expected) + " arguments, got " +
-                    std::to_string(arguments.size()));
+    return mode_of(integer(i, name), function, name);
   }
 
   // Fields `fields` of the schema from argument `first` on. operand: 0 the source, 1 + k
@@ -83,25 +60,30 @@ struct Call {
     return metadata;
   }
 
-  [[nodiscard]] Stream current_stream(const CopyRequest& request) const {
-    const Device device = device_of(request);
+  // `count` destinations in schema order from argument `first` on.
+  [[nodiscard]] std::vector<Metadata> destinations(size_t first, size_t count) const {
+    std::vector<Metadata> destinations(count);
+    for (size_t k = 0; k < count; ++k) {
+      destinations[k] = metadata(first + k * kMaxFields, 1 + k, kSchemaOrder);
+    }
+    return destinations;
+  }
+
+  // The stream that argument `i` is, else the one current on a CUDA device.
+  [[nodiscard]] Stream stream(size_t i, Device device) const {
+    const auto given = optional_integer(i, "stream");
+    return given ? reinterpret_cast<Stream>(*given) : current_stream(device);
+  }
+
+  [[nodiscard]] Stream current_stream(Device device) const {
     return device.type == DeviceType::kCuda ? arguments.current_stream(device.id) : nullptr;
   }
 };
 
-constexpr auto kSchemaOrder = [] {
-  std::array<size_t, kMaxFields> order{};
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  return order;
-}();
-// The published order, where dsa_cache_seqlens precedes seqlens_expanded.
-constexpr std::array<size_t, 9> kSingleOrder{0, 1, 2, 4, 3, 5, 6, 7, 8};
-constexpr std::array<size_t, 8> kMultiOrder{0, 1, 2, 4, 5, 6, 7, 8};
-
 // The published functions' callers expect a RuntimeError that says "must have dtype int32".
-void copy_drop_in(const Call& call, const CopyRequest& request) {
+void copy_drop_in(const CopyCall& call, const CopyRequest& request) {
   try {
-    copy_as(call.function, request, call.current_stream(request));
+    copy_as(call.function, request, call.current_stream(device_of(request)));
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kType) throw;
     constexpr std::string_view kExpected = "expected ";
@@ -112,15 +94,12 @@ void copy_drop_in(const Call& call, const CopyRequest& request) {
 
 // The request that the arguments of call_copy make.
 struct CopyArguments {
-  explicit CopyArguments(const Call& call) {
+  explicit CopyArguments(const CopyCall& call) {
     constexpr size_t kNumScalars = 9;
     const size_t given = std::max(call.arguments.size(), kNumScalars + kMaxFields);
     const size_t count = (given - kNumScalars) / kMaxFields;  // the source and the destinations
     call.expect_count(kNumScalars + count * kMaxFields);
-    destinations.resize(count - 1);
-    for (size_t k = 0; k < destinations.size(); ++k) {
-      destinations[k] = call.metadata(kNumScalars + (1 + k) * kMaxFields, 1 + k, kSchemaOrder);
-    }
+    destinations = call.destinations(kNumScalars + kMaxFields, count - 1);
     const int64_t read_only = call.integer(8, "read_only");
     if (read_only >= 0) {
       const auto at = static_cast<size_t>(read_only);
@@ -133,7 +112,10 @@ struct CopyArguments {
                .seqlens_expanded_size = call.optional_integer(3, "seqlens_expanded_size"),
                .source = call.metadata(kNumScalars, 0, kSchemaOrder),
                .destinations = destinations};
-    if (const auto lengths = call.tensor(5, "live_bound")) {
+    const auto lengths = call.arguments.tensor(5);
+    if (!lengths && !call.arguments.is_none(5))
+      call.refuse_type(5, "live_bound", "a tensor or None");
+    if (lengths) {
       request.live_bound =
           LiveBound{.lengths = *lengths,
                     .rows_per_request = call.optional_integer(6, "rows_per_request"),
@@ -148,45 +130,35 @@ struct CopyArguments {
 }  // namespace
 
 void call_copy(const Arguments& arguments) {
-  const Call call{"copy", arguments};
+  const CopyCall call{"copy", arguments};
   const CopyArguments copy(call);
-  const auto stream = call.optional_integer(4, "stream");
-  copy_as("copy", copy.request,
-          stream ? reinterpret_cast<Stream>(*stream) : call.current_stream(copy.request));
+  copy_as("copy", copy.request, call.stream(4, device_of(copy.request)));
 }
 
 Plan* call_plan(const Arguments& arguments) {
-  const CopyArguments copy({"plan", arguments});
+  const CopyArguments copy(CopyCall{"plan", arguments});
   return std::make_unique<Plan>(copy.request).release();
 }
 
 void call_plan_run(const Arguments& arguments) {
-  const Call call{"plan", arguments};
+  const CopyCall call{"plan", arguments};
   auto& plan = *reinterpret_cast<Plan*>(call.integer(0, "plan"));
-  Stream stream = nullptr;
-  if (const auto given = call.optional_integer(1, "stream")) {
-    stream = reinterpret_cast<Stream>(*given);
-  } else if (plan.device().type == DeviceType::kCuda) {
-    stream = arguments.current_stream(plan.device().id);
-  }
+  const Stream stream = call.stream(1, plan.device());
   if (arguments.size() == 2) return plan.run(stream);
   call.expect_count(2 + kMaxFields);
   plan.run(call.metadata(2, 0, kSchemaOrder), stream);
 }
 
 void call_plan_check(const Arguments& arguments) {
-  const Call call{"plan", arguments};
+  const CopyCall call{"plan", arguments};
   const auto& plan = *reinterpret_cast<const Plan*>(call.integer(0, "plan"));
-  std::vector<Metadata> destinations((arguments.size() - 1) / kMaxFields);
-  call.expect_count(1 + destinations.size() * kMaxFields);
-  for (size_t k = 0; k < destinations.size(); ++k) {
-    destinations[k] = call.metadata(1 + k * kMaxFields, 1 + k, kSchemaOrder);
-  }
-  plan.check(destinations);
+  const size_t count = (arguments.size() - 1) / kMaxFields;
+  call.expect_count(1 + count * kMaxFields);
+  plan.check(call.destinations(1, count));
 }
 
 void call_fused_metadata_copy(const Arguments& arguments) {
-  const Call call{"fused_metadata_copy_cuda", arguments};
+  const CopyCall call{"fused_metadata_copy_cuda", arguments};
   call.expect_count(23);
   const ForwardMode mode = call.mode(18, "forward_mode");
   // In draft_extend the published docstring has the width in max_len and the kernel reads
@@ -204,7 +176,7 @@ void call_fused_metadata_copy(const Arguments& arguments) {
 }
 
 void call_fused_metadata_copy_multi(const Arguments& arguments) {
-  const Call call{"fused_metadata_copy_multi_cuda", arguments};
+  const CopyCall call{"fused_metadata_copy_multi_cuda", arguments};
   call.expect_count(35);
   const std::array<Metadata, 3> destinations{call.metadata(8, 1, kMultiOrder),
                                              call.metadata(16, 2, kMultiOrder),

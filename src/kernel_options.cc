@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <mutex>
@@ -57,17 +58,19 @@ std::string choose_cache_directory(const std::optional<std::string>& setting,
   return {};
 }
 
+std::vector<std::string> split_path(const std::string& path) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find(':', begin), path.size());
+    if (end > begin) parts.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 std::vector<std::string> choose_read_only_directories(
     const std::optional<std::vector<std::string>>& setting, const Environment& environment) {
-  if (setting) return *setting;
-  std::vector<std::string> directories;
-  std::string rest = environment.read_only_directories.value_or("");
-  while (!rest.empty()) {
-    const size_t colon = rest.find(':');
-    if (colon != 0) directories.push_back(rest.substr(0, colon));
-    rest = colon == std::string::npos ? std::string() : rest.substr(colon + 1);
-  }
-  return directories;
+  return setting ? *setting : split_path(environment.read_only_directories.value_or(""));
 }
 
 std::shared_ptr<DiskCache> disk_cache() {

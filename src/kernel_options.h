@@ -32,7 +32,10 @@ const Environment& environment();
 std::string choose_cache_directory(const std::optional<std::string>& setting,
                                    const Environment& environment);
 
-// The setting, else the non-empty parts of GRAPHFEED_CACHE_PATH.
+// The non-empty parts of a list joined by colons.
+std::vector<std::string> split_path(const std::string& path);
+
+// The setting, else the parts of GRAPHFEED_CACHE_PATH.
 std::vector<std::string> choose_read_only_directories(
     const std::optional<std::vector<std::string>>& setting, const Environment& environment);
 

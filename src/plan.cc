@@ -18,7 +18,6 @@
 #include "schema.h"
 
 namespace graphfeed {
-
 namespace {
 
 // What a run needs: the end of a copy's way.

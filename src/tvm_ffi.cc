@@ -5,7 +5,6 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "calls.h"
 #include "graphfeed/dlpack.h"
 #include "graphfeed/graphfeed.h"
+#include "kernel_options.h"
 #include "python_arguments.h"
 #include "schema.h"
 
@@ -96,31 +96,16 @@ class PackedArguments : public Arguments {
   Packed packed_;
 };
 
-int64_t integer_at(const char* function, Packed packed, size_t i, const char* name) {
-  const PackedArguments arguments(packed);
-  if (const auto value = arguments.integer(i)) return *value;
-  throw Error(ErrorKind::kType, std::string(function) + ": " + name,
-              "expected an integer, got " + arguments.type_name(i));
-}
-
-void expect_count(const char* function, Packed packed, size_t expected) {
-  if (packed.size() == expected) return;
-  throw Error(
-      ErrorKind::kType, function,
-      "expected " + std::to_string(expected) + " arguments, got " + std::to_string(packed.size()));
-}
-
 // Calls `function` with the items of the tuple whose address is the only argument.
 template <class Function>
-auto call_with_tuple(const char* name, Packed packed, Function function) {
-  expect_count(name, packed, 1);
-  return function(PythonArguments(integer_at(name, packed, 0, "tuple")));
+auto call_with_tuple(const Call& call, Function function) {
+  call.expect_count(1);
+  return function(PythonArguments(call.integer(0, "tuple")));
 }
 
-void delete_plan(Packed packed) {
-  expect_count("plan_delete", packed, 1);
-  const std::unique_ptr<Plan> plan(
-      reinterpret_cast<Plan*>(integer_at("plan_delete", packed, 0, "plan")));
+void delete_plan(const Call& call) {
+  call.expect_count(1);
+  const std::unique_ptr<Plan> plan(reinterpret_cast<Plan*>(call.integer(0, "plan")));
 }
 
 template <class Value>
@@ -129,20 +114,10 @@ std::optional<Value> optional_value(const TVMFFIAny& argument) {
   return ffi::AnyView::CopyFromTVMFFIAny(argument).cast<Value>();
 }
 
-std::vector<std::string> split_path(const std::string& path) {
-  std::vector<std::string> directories;
-  for (size_t begin = 0; begin < path.size();) {
-    const size_t end = std::min(path.find(':', begin), path.size());
-    if (end > begin) directories.push_back(path.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return directories;
-}
-
 // (cache_directory, read_only_directories, nvrtc_path, nvrtc_hints, max_cache_bytes), None for a
 // default; lists of directories are joined by colons.
-void set_kernel_options_packed(Packed packed) {
-  expect_count("set_kernel_options", packed, 5);
+void set_kernel_options_packed(const Call& call, Packed packed) {
+  call.expect_count(5);
   KernelOptions options;
   options.cache_directory = optional_value<std::string>(packed[0]);
   if (const auto path = optional_value<std::string>(packed[1])) {
@@ -154,9 +129,9 @@ void set_kernel_options_packed(Packed packed) {
   set_kernel_options(std::move(options));
 }
 
-void warmup_packed(Packed packed) {
-  expect_count("warmup", packed, 1);
-  const int64_t device = integer_at("warmup", packed, 0, "device");
+void warmup_device(const Call& call) {
+  call.expect_count(1);
+  const int64_t device = call.integer(0, "device");
   if (device < 0 || device > INT32_MAX) {
     throw Error(ErrorKind::kValue, "warmup: device",
                 "expected a CUDA ordinal, got " + std::to_string(device));
@@ -164,15 +139,14 @@ void warmup_packed(Packed packed) {
   warmup(cuda(static_cast<int32_t>(device)));
 }
 
-bool set_tensor_class_packed(Packed packed) {
-  expect_count("set_tensor_class", packed, 2);
-  return set_tensor_class(integer_at("set_tensor_class", packed, 0, "exchange_api"),
-                          integer_at("set_tensor_class", packed, 1, "tensor_class"));
+bool set_tensor_class_of(const Call& call) {
+  call.expect_count(2);
+  return set_tensor_class(call.integer(0, "exchange_api"), call.integer(1, "tensor_class"));
 }
 
 // (callback), called with each warning's text; None for silence.
-void set_log_callback_packed(Packed packed) {
-  expect_count("set_log_callback", packed, 1);
+void set_log_callback_packed(const Call& call, Packed packed) {
+  call.expect_count(1);
   const auto callback = optional_value<ffi::Function>(packed[0]);
   if (!callback) return set_log_callback(nullptr);
   set_log_callback([call = *callback](const std::string& text) { call(text); });
@@ -181,38 +155,38 @@ void set_log_callback_packed(Packed packed) {
 }  // namespace
 }  // namespace graphfeed
 
-// What TVM FFI looks up as `name`; `body` sees `packed` and assigns `result` if it returns one.
+// What TVM FFI looks up as `name`; `body` sees `packed`, the same as `arguments` and as `call`, and
+// assigns `result` if it returns one.
 #define GRAPHFEED_EXPORT(name, body)                                                               \
   extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##name(void*, const TVMFFIAny* first, int32_t count, \
                                                      TVMFFIAny* returned) {                        \
     using namespace graphfeed;                                                                     \
     [[maybe_unused]] const Packed packed(first, static_cast<size_t>(count));                       \
+    const PackedArguments arguments(packed);                                                       \
+    [[maybe_unused]] const Call call{#name, arguments};                                            \
     [[maybe_unused]] ffi::Any& result = *reinterpret_cast<ffi::Any*>(returned);                    \
     return guarded([&] { body; });                                                                 \
   }
 
-GRAPHFEED_EXPORT(copy, call_copy(PackedArguments(packed)))
-GRAPHFEED_EXPORT(fused_metadata_copy, call_fused_metadata_copy(PackedArguments(packed)))
-GRAPHFEED_EXPORT(fused_metadata_copy_multi, call_fused_metadata_copy_multi(PackedArguments(packed)))
-GRAPHFEED_EXPORT(set_tensor_class, result = set_tensor_class_packed(packed))
-GRAPHFEED_EXPORT(copy_tuple, call_with_tuple("copy_tuple", packed, call_copy))
-GRAPHFEED_EXPORT(fused_metadata_copy_tuple,
-                 call_with_tuple("fused_metadata_copy_tuple", packed, call_fused_metadata_copy))
+GRAPHFEED_EXPORT(copy, call_copy(arguments))
+GRAPHFEED_EXPORT(fused_metadata_copy, call_fused_metadata_copy(arguments))
+GRAPHFEED_EXPORT(fused_metadata_copy_multi, call_fused_metadata_copy_multi(arguments))
+GRAPHFEED_EXPORT(set_tensor_class, result = set_tensor_class_of(call))
+GRAPHFEED_EXPORT(copy_tuple, call_with_tuple(call, call_copy))
+GRAPHFEED_EXPORT(fused_metadata_copy_tuple, call_with_tuple(call, call_fused_metadata_copy))
 GRAPHFEED_EXPORT(fused_metadata_copy_multi_tuple,
-                 call_with_tuple("fused_metadata_copy_multi_tuple", packed,
-                                 call_fused_metadata_copy_multi))
-GRAPHFEED_EXPORT(plan, result = reinterpret_cast<int64_t>(call_plan(PackedArguments(packed))))
-GRAPHFEED_EXPORT(plan_tuple, result = reinterpret_cast<int64_t>(call_with_tuple("plan_tuple",
-                                                                                packed, call_plan)))
-GRAPHFEED_EXPORT(plan_run, call_plan_run(PackedArguments(packed)))
-GRAPHFEED_EXPORT(plan_run_tuple, call_with_tuple("plan_run_tuple", packed, call_plan_run))
-GRAPHFEED_EXPORT(plan_check, call_plan_check(PackedArguments(packed)))
-GRAPHFEED_EXPORT(plan_check_tuple, call_with_tuple("plan_check_tuple", packed, call_plan_check))
-GRAPHFEED_EXPORT(plan_delete, delete_plan(packed))
-GRAPHFEED_EXPORT(set_kernel_options, set_kernel_options_packed(packed))
-GRAPHFEED_EXPORT(warmup, warmup_packed(packed))
+                 call_with_tuple(call, call_fused_metadata_copy_multi))
+GRAPHFEED_EXPORT(plan, result = reinterpret_cast<int64_t>(call_plan(arguments)))
+GRAPHFEED_EXPORT(plan_tuple, result = reinterpret_cast<int64_t>(call_with_tuple(call, call_plan)))
+GRAPHFEED_EXPORT(plan_run, call_plan_run(arguments))
+GRAPHFEED_EXPORT(plan_run_tuple, call_with_tuple(call, call_plan_run))
+GRAPHFEED_EXPORT(plan_check, call_plan_check(arguments))
+GRAPHFEED_EXPORT(plan_check_tuple, call_with_tuple(call, call_plan_check))
+GRAPHFEED_EXPORT(plan_delete, delete_plan(call))
+GRAPHFEED_EXPORT(set_kernel_options, set_kernel_options_packed(call, packed))
+GRAPHFEED_EXPORT(warmup, warmup_device(call))
 GRAPHFEED_EXPORT(reset_failures, reset_failures())
-GRAPHFEED_EXPORT(set_log_callback, set_log_callback_packed(packed))
+GRAPHFEED_EXPORT(set_log_callback, set_log_callback_packed(call, packed))
 GRAPHFEED_EXPORT(cache_directory, result = cache_directory())
 GRAPHFEED_EXPORT(kernels_compiled, result = kernel_stats().compiled)
 GRAPHFEED_EXPORT(kernel_disk_hits, result = kernel_stats().disk_hits)
