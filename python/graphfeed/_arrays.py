@@ -150,6 +150,18 @@ def passable(array: Any) -> Any:
     return array
 
 
+def passable_at(place: str, array: Any) -> Any:
+    """Like `passable`; refuses, by its place, an array whose elements DLPack cannot carry.
+
+    Raises:
+        TypeError: It is one.
+    """
+    dtype = foreign_dtype(array)
+    if dtype is not None:
+        raise TypeError(f"{place}: expected int32, got {dtype}")
+    return passable(array)
+
+
 def _exports_read_only(array: Any) -> bool:
     try:
         capsule = array.__dlpack__(max_version=(1, 0))

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 from graphfeed import _library
 from graphfeed._arrays import (
-    foreign_dtype,
     is_read_in_place,
     is_read_only,
-    passable,
+    passable_at,
     stream_of,
 )
 
@@ -111,7 +110,7 @@ def copy(
         stream = stream_of("copy", first)
     read_only = first_read_only(arrays, mode)
     arrays = passable_fields("copy", arrays)
-    (live_bound,) = passable_fields("copy", [live_bound], ["live_bound"])
+    live_bound = passable_at("copy: live_bound", live_bound)
     _copy(*scalars, stream, live_bound, rows_per_request, page_size, read_only, *arrays)
 
 
@@ -127,27 +126,24 @@ def first_read_only(arrays: Sequence[Tensor | None], mode: int) -> int:
 
 
 def passable_fields(
-    function: str, arrays: Sequence[Tensor | None], places: Sequence[str] | None = None
+    function: str, arrays: Sequence[Tensor | None], *, operand: int = 0
 ) -> list[Tensor | None]:
-    """Returns the arrays as TVM FFI takes them.
+    """Returns fields as TVM FFI takes them.
 
     Args:
         function: Begins the message of an error.
-        arrays: Fields of the source, then of each destination, unless there are `places`.
-        places: What each array is called.
+        arrays: The fields of one Metadata after the other.
+        operand: Whose the first are: 0 the source's, 1 + k destination k's.
 
     Raises:
         TypeError: An array's element type is one that DLPack cannot carry.
     """
+    passed = []
     for i, array in enumerate(arrays):
-        dtype = foreign_dtype(array)
-        if dtype is None:
-            continue
         k, field = divmod(i, len(Metadata._fields))
-        whose = "source" if k == 0 else f"destination {k - 1}"
-        place = places[i] if places else f"{whose}: {Metadata._fields[field]}"
-        raise TypeError(f"{function}: {place}: expected int32, got {dtype}")
-    return [passable(array) for array in arrays]
+        whose = f"destination {operand + k - 1}" if operand + k else "source"
+        passed.append(passable_at(f"{function}: {whose}: {Metadata._fields[field]}", array))
+    return passed
 
 
 def flat(function: str, source: Metadata, destinations: Sequence[Metadata]) -> list[Tensor | None]:

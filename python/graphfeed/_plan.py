@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from graphfeed import _library
-from graphfeed._arrays import is_read_in_place, stream_without_arguments
+from graphfeed._arrays import is_read_in_place, passable_at, stream_without_arguments
 from graphfeed._copy import (
     Metadata,
     Tensor,
@@ -60,7 +60,7 @@ class Plan:
             address = _plan_tuple(id(args))
         else:
             passed = passable_fields("plan", arrays)
-            (lengths,) = passable_fields("plan", [live_bound], ["live_bound"])
+            lengths = passable_at("plan: live_bound", live_bound)
             read_only = first_read_only(arrays, mode)
             address = _plan(*scalars, lengths, *bound, read_only, *passed)
         self._sources: tuple[Metadata, ...] = (source,)  # the last is bound, or one before it
@@ -126,9 +126,7 @@ class Plan:
             args = (self._address, *arrays)
             _check_tuple(id(args))
         else:
-            no_source = [None] * len(Metadata._fields)
-            passed = passable_fields("plan", [*no_source, *arrays])
-            _check(self._address, *passed[len(no_source) :])
+            _check(self._address, *passable_fields("plan", arrays, operand=1))
 
     def _launch(self, stream: int | None, fields: tuple) -> None:
         if self._in_place:

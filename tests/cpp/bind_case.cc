@@ -67,8 +67,12 @@ const Operand& operand_at(const BoundTable& table, int field, int k) {
 }
 
 std::string refusal_of(BindCase& bind_case) {
+  return refusal_of([&] { bound_of(bind_case); });
+}
+
+std::string refusal_of(const std::function<void()>& call) {
   try {
-    bound_of(bind_case);
+    call();
     return "accepted";
   } catch (const Error& error) {
     constexpr const char* kKinds[] = {"type: ", "value: ", "runtime: "};

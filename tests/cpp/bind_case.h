@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,8 +40,9 @@ BoundCopy bound_of(BindCase& bind_case);
 // The source (k 0) or destination k - 1 of a row of the table.
 const Operand& operand_at(const BoundTable& table, int field, int k);
 
-// "type: ", "value: " or "runtime: " and the whole sentence; "accepted" where bind() throws
-// nothing.
+// "type: ", "value: " or "runtime: " and the whole sentence; "accepted" where bind(), or the call,
+// throws nothing.
 std::string refusal_of(BindCase& bind_case);
+std::string refusal_of(const std::function<void()>& call);
 
 }  // namespace graphfeed

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bind_case.h"
 #include "graphfeed/error.h"
 #include "reference.h"
 
@@ -81,17 +82,6 @@ std::string difference_after_run_from(Plan& plan, Batch& batch, Batch& other) {
   const auto expected = expected_from(batch, other);
   plan.run(source_of(other));
   return reference::first_difference(batch.destinations, expected);
-}
-
-// "type: ", "value: " or "runtime: " and the whole sentence; "accepted" where nothing is thrown.
-std::string refusal_of(const std::function<void()>& call) {
-  constexpr std::array kKinds{"type: ", "value: ", "runtime: "};
-  try {
-    call();
-  } catch (const Error& error) {
-    return std::string(kKinds.at(static_cast<size_t>(error.kind()))) + error.what();
-  }
-  return "accepted";
 }
 
 class PlanOnCpu : public testing::TestWithParam<std::tuple<ForwardMode, int>> {
