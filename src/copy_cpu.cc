@@ -30,9 +30,9 @@ void copy_on_cpu(const BoundTable& table) {
     const int32_t f = field_of(table, block);
     const BoundField& field = table.fields[f];
     const auto local = static_cast<uint32_t>(block - table.first_block[f]);
-    for_each_run(field, local, [&](int64_t row, int64_t begin, int64_t end) {
-      const int64_t limit = field.tokens_per_column == 0
-                                ? field.columns
+    for_each_run(field, local, [&](int64_t row, int32_t begin, int32_t end) {
+      const int32_t limit = field.tokens_per_column == 0
+                                ? static_cast<int32_t>(field.columns)
                                 : live_columns(field, live_length(table.bound, row));
       for (int32_t k = 1; k <= table.num_destinations; ++k) {
         move_columns(field.operands[0], field.operands[k], row, begin, std::min(end, limit));

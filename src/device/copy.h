@@ -27,12 +27,12 @@ GRAPHFEED_DEVICE int32_t live_length(const BoundShape& bound, int64_t row) {
 }
 
 // Columns that a length of so many tokens covers.
-GRAPHFEED_DEVICE int64_t live_columns(const FieldShape& field, int32_t length) {
+GRAPHFEED_DEVICE int32_t live_columns(const FieldShape& field, int32_t length) {
   if (length <= 0) return 0;
   const uint32_t tokens = field.tokens_per_column;
   auto columns = static_cast<uint32_t>(length);
   if (tokens != 1) columns = (columns + tokens - 1) / tokens;
-  return columns < field.columns ? columns : field.columns;
+  return static_cast<int32_t>(columns < field.columns ? columns : field.columns);
 }
 
 // Calls move(row, begin, end) for the runs of columns that the field's block `local` moves. Over
@@ -42,19 +42,21 @@ GRAPHFEED_DEVICE int64_t live_columns(const FieldShape& field, int32_t length) {
 // access may begin, but for the first of a row.
 template <class Move>
 GRAPHFEED_DEVICE void for_each_run(const FieldShape& field, uint32_t local, Move move) {
+  const auto columns = static_cast<int32_t>(field.columns);
   const auto lanes = static_cast<uint32_t>(field.blocks_per_row);
-  const bool one_row = field.rows == 1;  // then there is nothing to divide
+  const auto segment = static_cast<uint32_t>(field.segment);
+  const auto first_row = static_cast<uint32_t>(uint64_t{local} * field.row_reciprocal >> 31);
   const auto bytes = static_cast<uint32_t>(field.access);
   const uint32_t skew_mask = bytes == 0 ? 0 : bytes / 4 - 1;
-  const uint32_t first_row = one_row ? 0 : local / lanes;
-  const int64_t lane = local - first_row * lanes;
-  const int64_t stride = int64_t{lanes} * field.segment;
+  const uint32_t lane = local - first_row * lanes;
   for (int64_t row = first_row; row < field.rows; row += field.row_step) {
     const uint32_t skew = (field.skew + static_cast<uint32_t>(row) * field.skew_step) & skew_mask;
-    int64_t limit = field.columns;
-    for (int64_t begin = lane * field.segment - skew; begin < limit; begin += stride) {
-      const int64_t end = begin + field.segment;
-      limit = move(row, begin < 0 ? 0 : begin, end < field.columns ? end : field.columns);
+    int32_t limit = columns;
+    for (uint32_t at = lane * segment; at < static_cast<uint32_t>(limit) + skew;
+         at += lanes * segment) {
+      const auto begin = static_cast<int32_t>(at - skew);
+      const int32_t end = begin + field.segment;
+      limit = move(row, begin < 0 ? 0 : begin, end < columns ? end : columns);
     }
   }
 }
@@ -70,9 +72,16 @@ template <int kBucket>
 __device__ __forceinline__ FieldShape shape_of(const DenseTable<kBucket>& table, int32_t f) {
   const DenseField<kBucket>& field = table.fields[f];
   const int32_t next = f + 1 < kMaxFields ? table.first_block[f + 1] : table.num_blocks;
-  return {
-      1, field.columns, 0, field.segment, next - table.first_block[f], 1, field.access, field.skew,
-      0};
+  return {1,
+          field.columns,
+          0,
+          field.segment,
+          next - table.first_block[f],
+          0,
+          1,
+          field.access,
+          field.skew,
+          0};
 }
 
 template <int kBucket>
@@ -101,20 +110,21 @@ __device__ __forceinline__ int32_t live_length(const DenseTable<kBucket>&, const
 }
 
 // Columns of a row that are copied: all, or those its live length covers.
-__device__ __forceinline__ int64_t columns_of(const FieldShape& field, int32_t live_length) {
-  return field.tokens_per_column == 0 ? field.columns : live_columns(field, live_length);
+__device__ __forceinline__ int32_t columns_of(const FieldShape& field, int32_t live_length) {
+  if (field.tokens_per_column == 0) return static_cast<int32_t>(field.columns);
+  return live_columns(field, live_length);
 }
 
 // One row's run of columns.
 struct Run {
   int64_t row;
-  int64_t begin;
-  int64_t end;
+  int32_t begin;
+  int32_t end;
 
   // Elements of the run below `limit`.
-  __device__ __forceinline__ int count_below(int64_t limit) const {
-    const int64_t stop = end < limit ? end : limit;
-    return stop > begin ? static_cast<int>(stop - begin) : 0;
+  __device__ __forceinline__ int count_below(int32_t limit) const {
+    const int32_t stop = end < limit ? end : limit;
+    return stop > begin ? stop - begin : 0;
   }
 };
 
@@ -132,7 +142,7 @@ __device__ __forceinline__ void store_first(int32_t* to, const Vec& value, int c
 // it before the live length is known, and stores what is live. Threads 0..5 move the single
 // elements before and after the whole accesses.
 template <class Vec, class Table>
-__device__ __forceinline__ int64_t move_vectors(const Table& table, int32_t f,
+__device__ __forceinline__ int32_t move_vectors(const Table& table, int32_t f,
                                                 const FieldShape& field, const Run& run) {
   constexpr int kWidth = sizeof(Vec) / sizeof(int32_t);
   const int32_t length = live_length(table, field, run.row);
@@ -140,7 +150,7 @@ __device__ __forceinline__ int64_t move_vectors(const Table& table, int32_t f,
   const int32_t* from = row_of(table, f, 0, run.row) + run.begin;
   const int skew =
       static_cast<int>(reinterpret_cast<size_t>(from) / sizeof(int32_t)) & (kWidth - 1);
-  const int count = static_cast<int>(run.end - run.begin);
+  const int count = run.end - run.begin;
   int head = -skew & (kWidth - 1);
   head = head < count ? head : count;
   const int vectors = (count - head) / kWidth;
@@ -160,7 +170,7 @@ __device__ __forceinline__ int64_t move_vectors(const Table& table, int32_t f,
 #pragma unroll
   for (int d = 0; d < kReady; ++d) ready[d] = row_of(table, f, 1 + d, run.row) + run.begin;
 
-  const int64_t limit = columns_of(field, length);
+  const int32_t limit = columns_of(field, length);
   const int live = Table::kBounded ? run.count_below(limit) : count;
   const auto store = [&](int32_t* to) {
 #pragma unroll
@@ -190,14 +200,14 @@ __device__ __forceinline__ int64_t move_vectors(const Table& table, int32_t f,
 
 // Any strides, one element at a time.
 template <int kBucket>
-__device__ __forceinline__ int64_t move_strided(const StridedTable<kBucket>& table, int32_t f,
+__device__ __forceinline__ int32_t move_strided(const StridedTable<kBucket>& table, int32_t f,
                                                 const FieldShape& field, const Run& run) {
-  const int64_t limit = columns_of(field, live_length(table, field, run.row));
+  const int32_t limit = columns_of(field, live_length(table, field, run.row));
   const int live = run.count_below(limit);
   for (int i = static_cast<int>(threadIdx.x); i < live; i += kBlockThreads) {
     const auto at = [&](int operand) {
       return row_of(table, f, operand, run.row) +
-             (run.begin + i) * table.fields[f].operands[operand].column_stride;
+             int64_t{run.begin + i} * table.fields[f].operands[operand].column_stride;
     };
     const int32_t value = *at(0);
     for (int d = 0; d < table.num_destinations; ++d) *at(1 + d) = value;
@@ -206,14 +216,14 @@ __device__ __forceinline__ int64_t move_strided(const StridedTable<kBucket>& tab
 }
 
 template <int kBucket>
-__device__ __forceinline__ int64_t move_strided(const DenseTable<kBucket>&, int32_t,
+__device__ __forceinline__ int32_t move_strided(const DenseTable<kBucket>&, int32_t,
                                                 const FieldShape& field, const Run&) {
-  return field.columns;  // no dense field is strided
+  return static_cast<int32_t>(field.columns);  // no dense field is strided
 }
 
 // The ways that few fields need, out of the way of the one that most take.
 template <class Table>
-__device__ __noinline__ int64_t move_narrow(const Table& table, int32_t f, Run run) {
+__device__ __noinline__ int32_t move_narrow(const Table& table, int32_t f, Run run) {
   const FieldShape field = shape_of(table, f);
   if (field.access == Access::k8) return move_vectors<int2>(table, f, field, run);
   if (field.access == Access::k4) return move_vectors<int>(table, f, field, run);
@@ -226,7 +236,7 @@ __device__ __forceinline__ void copy_block(const Table& table) {
   const auto block = static_cast<int32_t>(blockIdx.x);
   const int32_t f = field_of(table, block);
   const FieldShape field = shape_of(table, f);
-  for_each_run(field, block - table.first_block[f], [&](int64_t row, int64_t begin, int64_t end) {
+  for_each_run(field, block - table.first_block[f], [&](int64_t row, int32_t begin, int32_t end) {
     const Run run{row, begin, end};
     if (field.access == Access::k16) return move_vectors<int4>(table, f, field, run);
     return move_narrow(table, f, run);

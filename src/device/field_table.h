@@ -11,6 +11,7 @@ using uint8_t = unsigned char;
 using int32_t = int;
 using uint32_t = unsigned;
 using int64_t = long long;
+using uint64_t = unsigned long long;
 }  // namespace graphfeed
 #define GRAPHFEED_DEVICE __device__ __forceinline__
 #else
@@ -27,6 +28,8 @@ namespace graphfeed {
 inline constexpr int kMaxFields = 9;
 inline constexpr int kBlockThreads = 128;
 inline constexpr int kAccessesInFlight = 2;  // of a thread, at most
+// Of a field, at most: a segment past them is still counted in 32 bits. Addresses take 64.
+inline constexpr int64_t kMaxColumns = (int64_t{1} << 31) - 2048;
 
 // How a thread moves elements: so many bytes at a time, or one by one along any column stride.
 enum class Access : uint8_t { kStrided = 0, k4 = 4, k8 = 8, k16 = 16 };
@@ -38,6 +41,7 @@ struct FieldShape {
   uint32_t tokens_per_column;  // of the live bound; 0: every column is copied
   int32_t segment;             // columns a block moves at a time
   int32_t blocks_per_row;      // blocks side by side on a row, each taking every so-many-th segment
+  uint32_t row_reciprocal;     // a block's number times it, shifted right by 31, is its first row
   int32_t row_step;            // rows between two rows of one block
   Access access;
   // Row r starts (skew + r * skew_step) % (access / 4) elements past an address that is a multiple

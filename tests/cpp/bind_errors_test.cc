@@ -212,6 +212,19 @@ TEST(Bind, RefusesTensorsThatClaimTheSizesOfInt64) {
             "value: copy: destination 0: cache_seqlens: its strides span more than 2^48 elements");
 }
 
+TEST(Bind, RefusesARowTooLongToBeCountedIn32Bits) {
+  BindCase c(kDecode, 1);
+  c.request.bs = kMaxColumns + 1;
+  c.keep_only(&Metadata::cache_seqlens);
+  c.request.source.cache_seqlens = vector_of(made_up_address(0), INT64_MAX, kCpu, 0);
+  c.destinations[0].cache_seqlens = vector_of(made_up_address(1), INT64_MAX, kCpu);
+  EXPECT_EQ(refusal_of(c),
+            "value: copy: source: cache_seqlens: its block of 2147481601 columns is wider than "
+            "2147481600");
+  c.request.bs = kMaxColumns;
+  EXPECT_EQ(refusal_of(c), "accepted");
+}
+
 TEST(Bind, RefusesSizesNearTheLimitOfInt32) {
   BindCase c(kDecode);
   c.request.bs = int64_t{1} << 32 | 4;

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "bind_case.h"
 
 namespace graphfeed {
@@ -119,7 +122,7 @@ TEST(Grid, SaysWhetherEveryFieldIsOneRowOfAdjacentElements) {
 
 // A dense table has no number of blocks for a field but this one.
 TEST(Grid, PutsTheBlocksOfAFieldOfOneRowSideBySide) {
-  for (const int64_t columns : {int64_t{1}, int64_t{513}, int64_t{1} << 20, int64_t{1} << 40}) {
+  for (const int64_t columns : {int64_t{1}, int64_t{513}, int64_t{1} << 20, kMaxColumns}) {
     BindCase c = table_case(1, columns, columns);
     c.destinations[0].page_table_1->data = made_up_address(100);
     const BoundTable table = bound_of(c).table;
@@ -138,20 +141,28 @@ TEST(Grid, ReservesSharedMemoryForCrowdedGridsAlone) {
   }
 }
 
+// The reciprocal divides the numbers of a row's first and last block as division does.
+void expect_exact_rows(const BoundTable& table) {
+  const BoundField& field = table.fields[0];
+  const auto lanes = static_cast<uint64_t>(field.blocks_per_row);
+  const auto groups = static_cast<uint64_t>(field.row_step);
+  for (uint64_t row = 0; row < groups; row += std::max<uint64_t>(groups / 1000, 1)) {
+    EXPECT_EQ(row * lanes * field.row_reciprocal >> 31, row) << lanes;
+    EXPECT_EQ(((row + 1) * lanes - 1) * field.row_reciprocal >> 31, row) << lanes;
+  }
+}
+
 TEST(Grid, FitsTheLaunchLimitsWhateverTheShape) {
   struct {
     int64_t rows;
     int64_t columns;
     int64_t row_stride;
   } const cases[] = {
-      {1, int64_t{1} << 47, int64_t{1} << 47},
-      {int64_t{1} << 46, 1, 1},
-      {int64_t{1} << 45, 1, 2},
-      {int64_t{1} << 44, 3, 7},
-      {int64_t{1} << 24, 1000, 1003},
-      {(int64_t{1} << 24) + 1, 4097, 8192},
-      {2048, 1'048'586, 1'048'586},
-      {8192, int64_t{1} << 33, (int64_t{1} << 33) + 1},
+      {1, kMaxColumns, kMaxColumns},  {int64_t{1} << 46, 1, 1},
+      {int64_t{1} << 45, 1, 2},       {int64_t{1} << 44, 3, 7},
+      {int64_t{1} << 24, 1000, 1003}, {(int64_t{1} << 24) + 1, 4097, 8192},
+      {2048, 1'048'586, 1'048'586},   {8192, kMaxColumns, kMaxColumns + 1},
+      {3, kMaxColumns, kMaxColumns},
   };
   for (const auto& each : cases) {
     for (const bool bounded : {false, true}) {
@@ -168,6 +179,7 @@ TEST(Grid, FitsTheLaunchLimitsWhateverTheShape) {
       EXPECT_GT(table.num_blocks, 0) << each.rows << " x " << each.columns;
       EXPECT_GT(table.fields[0].blocks_per_row, 0) << each.rows << " x " << each.columns;
       EXPECT_GT(table.fields[0].row_step, 0) << each.rows << " x " << each.columns;
+      expect_exact_rows(table);
     }
   }
 }

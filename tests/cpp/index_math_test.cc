@@ -297,7 +297,7 @@ TEST(IndexMath, FindsTheLengthOfARowWhateverTheRowsOfARequest) {
 
 TEST(IndexMath, CoversALengthWithWholeColumnsUpToTheLast) {
   for (const int64_t tokens : {int64_t{1}, int64_t{2}, int64_t{64}, int64_t{INT32_MAX}}) {
-    for (const int64_t columns : {int64_t{1}, int64_t{5}, int64_t{1} << 33}) {
+    for (const int64_t columns : {int64_t{1}, int64_t{5}, kMaxColumns}) {
       for (const int64_t length :
            {int64_t{INT32_MIN}, int64_t{-1}, int64_t{0}, int64_t{1}, int64_t{2}, int64_t{63},
             int64_t{64}, int64_t{65}, int64_t{320}, int64_t{INT32_MAX} - 1, int64_t{INT32_MAX}}) {
@@ -355,7 +355,9 @@ TEST(IndexMath, CoversTablesOfMoreThanTwoToThe31Elements) {
   expect_whole_coverage(2048, 1'048'586, 1);
   expect_whole_coverage(8192, 1'048'586, 0);
   expect_whole_coverage(8192, 1'048'586, 6);
-  expect_whole_coverage(1, (int64_t{1} << 32) + 5, 0);
+  expect_whole_coverage(1, kMaxColumns, 0);
+  expect_whole_coverage(3, kMaxColumns, 0);
+  expect_whole_coverage(3, kMaxColumns - 1, 2);
 }
 
 TEST(IndexMath, CoversTablesOfManyRows) {
