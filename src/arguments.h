@@ -20,7 +20,8 @@ class Arguments {
   [[nodiscard]] virtual size_t size() const = 0;
   [[nodiscard]] virtual bool is_none(size_t i) const = 0;
   [[nodiscard]] virtual std::optional<int64_t> integer(size_t i) const = 0;  // absent: is not one
-  [[nodiscard]] virtual std::optional<Tensor> tensor(size_t i) const = 0;    // absent: is not one
+  // Fills `tensor`, an absent one, in place; false, and it stays absent, where argument i is none.
+  virtual bool read(size_t i, std::optional<Tensor>& tensor) const = 0;
   [[nodiscard]] virtual std::string type_name(size_t i) const = 0;
   // The stream on which the caller's framework is working.
   [[nodiscard]] virtual Stream current_stream(int32_t cuda_device) const = 0;

@@ -48,7 +48,8 @@ MemoryBlock bind_live_bound(const FieldBinding& binding, BoundTable& table) {
     table.bound.rows_per_request = static_cast<uint32_t>(rows / binding.request.bs);
   }
   const int64_t lengths = rows == 0 ? 0 : (rows - 1) / table.bound.rows_per_request + 1;
-  const Operand operand = vector_operand(binding, live.lengths, kLiveBoundPlace, 0, lengths);
+  Operand operand;
+  set_vector_operand(binding, live.lengths, kLiveBoundPlace, 0, lengths, operand);
   table.bound.lengths = operand.data;
   table.bound.stride = operand.column_stride;
   return {.data = operand.data,

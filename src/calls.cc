@@ -45,26 +45,23 @@ struct CopyCall : Call {
   // Fields `fields` of the schema from argument `first` on. operand: 0 the source, 1 + k
   // destination k.
   template <size_t kCount>
-  [[nodiscard]] Metadata metadata(size_t first, size_t operand,
-                                  const std::array<size_t, kCount>& fields) const {
-    Metadata metadata;
+  void read(size_t first, size_t operand, const std::array<size_t, kCount>& fields,
+            Metadata& metadata) const {
     for (size_t i = 0; i < kCount; ++i) {
       const FieldSpec& spec = kSchema[fields[i]];
-      auto& field = metadata.*spec.member;
-      field = arguments.tensor(first + i);
-      if (field || arguments.is_none(first + i)) continue;
+      if (arguments.read(first + i, metadata.*spec.member) || arguments.is_none(first + i))
+        continue;
       const std::string place =
           operand == 0 ? "source" : "destination " + std::to_string(operand - 1);
       refuse_type(first + i, place + ": " + spec.name, "a tensor or None");
     }
-    return metadata;
   }
 
   // `count` destinations in schema order from argument `first` on.
   [[nodiscard]] std::vector<Metadata> destinations(size_t first, size_t count) const {
     std::vector<Metadata> destinations(count);
     for (size_t k = 0; k < count; ++k) {
-      destinations[k] = metadata(first + k * kMaxFields, 1 + k, kSchemaOrder);
+      read(first + k * kMaxFields, 1 + k, kSchemaOrder, destinations[k]);
     }
     return destinations;
   }
@@ -110,11 +107,12 @@ struct CopyArguments {
                .bs = call.integer(1, "bs"),
                .max_seqlen_k = call.optional_integer(2, "max_seqlen_k"),
                .seqlens_expanded_size = call.optional_integer(3, "seqlens_expanded_size"),
-               .source = call.metadata(kNumScalars, 0, kSchemaOrder),
                .destinations = destinations};
-    const auto lengths = call.arguments.tensor(5);
-    if (!lengths && !call.arguments.is_none(5))
+    call.read(kNumScalars, 0, kSchemaOrder, request.source);
+    std::optional<Tensor> lengths;
+    if (!call.arguments.read(5, lengths) && !call.arguments.is_none(5)) {
       call.refuse_type(5, "live_bound", "a tensor or None");
+    }
     if (lengths) {
       request.live_bound =
           LiveBound{.lengths = *lengths,
@@ -146,7 +144,9 @@ void call_plan_run(const Arguments& arguments) {
   const Stream stream = call.stream(1, plan.device());
   if (arguments.size() == 2) return plan.run(stream);
   call.expect_count(2 + kMaxFields);
-  plan.run(call.metadata(2, 0, kSchemaOrder), stream);
+  Metadata source;
+  call.read(2, 0, kSchemaOrder, source);
+  plan.run(source, stream);
 }
 
 void call_plan_check(const Arguments& arguments) {
@@ -165,28 +165,30 @@ void call_fused_metadata_copy(const Arguments& arguments) {
   // max_seqlen_k: whichever is positive counts.
   const bool is_max_len = mode == ForwardMode::kDecode || (mode == ForwardMode::kDraftExtend &&
                                                            call.integer(21, "max_seqlen_k") <= 0);
-  const Metadata destination = call.metadata(9, 1, kSingleOrder);
-  copy_drop_in(call, {.mode = mode,
-                      .bs = call.integer(19, "bs"),
-                      .max_seqlen_k =
-                          is_max_len ? call.width(20, "max_len") : call.width(21, "max_seqlen_k"),
-                      .seqlens_expanded_size = call.integer(22, "seqlens_expanded_size"),
-                      .source = call.metadata(0, 0, kSingleOrder),
-                      .destinations = {&destination, 1}});
+  Metadata destination;
+  call.read(9, 1, kSingleOrder, destination);
+  CopyRequest request{
+      .mode = mode,
+      .bs = call.integer(19, "bs"),
+      .max_seqlen_k = is_max_len ? call.width(20, "max_len") : call.width(21, "max_seqlen_k"),
+      .seqlens_expanded_size = call.integer(22, "seqlens_expanded_size"),
+      .destinations = {&destination, 1}};
+  call.read(0, 0, kSingleOrder, request.source);
+  copy_drop_in(call, request);
 }
 
 void call_fused_metadata_copy_multi(const Arguments& arguments) {
   const CopyCall call{"fused_metadata_copy_multi_cuda", arguments};
   call.expect_count(35);
-  const std::array<Metadata, 3> destinations{call.metadata(8, 1, kMultiOrder),
-                                             call.metadata(16, 2, kMultiOrder),
-                                             call.metadata(24, 3, kMultiOrder)};
-  copy_drop_in(call, {.mode = ForwardMode::kDecode,
+  std::array<Metadata, 3> destinations;
+  for (size_t k = 0; k < 3; ++k) call.read(8 + 8 * k, 1 + k, kMultiOrder, destinations[k]);
+  CopyRequest request{.mode = ForwardMode::kDecode,
                       .bs = call.integer(32, "bs"),
                       .max_seqlen_k = call.width(33, "max_len"),
                       .seqlens_expanded_size = call.integer(34, "seqlens_expanded_size"),
-                      .source = call.metadata(0, 0, kMultiOrder),
-                      .destinations = destinations});
+                      .destinations = destinations};
+  call.read(0, 0, kMultiOrder, request.source);
+  copy_drop_in(call, request);
 }
 
 }  // namespace graphfeed

@@ -45,9 +45,12 @@ std::string text_of(int64_t rows, int64_t columns) {
   return std::to_string(rows) + " x " + std::to_string(columns);
 }
 
-void check_dtype(const FieldBinding& binding, const Tensor& tensor, Place place) {
-  if (tensor.dtype == kInt32) return;
+[[noreturn]] void refuse_dtype(const FieldBinding& binding, const Tensor& tensor, Place place) {
   refuse(binding, place, "expected int32, got " + text_of(tensor.dtype), ErrorKind::kType);
+}
+
+void check_dtype(const FieldBinding& binding, const Tensor& tensor, Place place) {
+  if (tensor.dtype != kInt32) refuse_dtype(binding, tensor, place);
 }
 
 // What is asked of every tensor before its shape is looked at.
@@ -73,14 +76,19 @@ void check_rank(const FieldBinding& binding, const Tensor& tensor, Place place, 
          "expected rank " + std::to_string(rank) + ", got " + std::to_string(tensor.ndim));
 }
 
-// The block's memory: addressable, aligned, and for a destination without rows over each other.
-Operand checked_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
-                        const MemoryBlock& block) {
-  if (block.rows == 0 || block.columns == 0) return {nullptr, 0, 0};
+void check_address(const FieldBinding& binding, const Tensor& tensor, Place place) {
   if (tensor.data == nullptr) refuse(binding, place, "has a null data pointer");
   if (reinterpret_cast<uintptr_t>(tensor.data) % sizeof(int32_t) != 0) {
     refuse(binding, place, "its data is not aligned to 4 bytes");
   }
+}
+
+// The block's memory: addressable, aligned, and for a destination without rows over each other.
+void set_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
+                 const MemoryBlock& block, Operand& operand) {
+  operand = {nullptr, 0, 0};
+  if (block.rows == 0 || block.columns == 0) return;
+  check_address(binding, tensor, place);
   const auto span = [](int64_t stride, int64_t count) {
     return static_cast<__int128>(stride < 0 ? -static_cast<__int128>(stride) : stride) *
            (count - 1);
@@ -94,11 +102,11 @@ Operand checked_operand(const FieldBinding& binding, const Tensor& tensor, Place
            "its elements overlap each other (strides " +
                text_of(block.row_stride, block.column_stride) + ")");
   }
-  return {const_cast<int32_t*>(block.data), block.row_stride, block.column_stride};
+  operand = {const_cast<int32_t*>(block.data), block.row_stride, block.column_stride};
 }
 
-Operand table_operand(const FieldBinding& binding, const Tensor& tensor, Place place, int64_t rows,
-                      int64_t columns) {
+void set_table_operand(const FieldBinding& binding, const Tensor& tensor, Place place, int64_t rows,
+                       int64_t columns, Operand& operand) {
   check_tensor(binding, tensor, place);
   check_rank(binding, tensor, place, 2);
   if (tensor.shape[0] < rows || tensor.shape[1] < columns) {
@@ -106,12 +114,13 @@ Operand table_operand(const FieldBinding& binding, const Tensor& tensor, Place p
            "needs " + text_of(rows, columns) + " elements, has " +
                text_of(tensor.shape[0], tensor.shape[1]));
   }
-  return checked_operand(binding, tensor, place,
-                         {.data = static_cast<const int32_t*>(tensor.data),
-                          .rows = rows,
-                          .columns = columns,
-                          .row_stride = tensor.strides[0],
-                          .column_stride = tensor.strides[1]});
+  set_operand(binding, tensor, place,
+              {.data = static_cast<const int32_t*>(tensor.data),
+               .rows = rows,
+               .columns = columns,
+               .row_stride = tensor.strides[0],
+               .column_stride = tensor.strides[1]},
+              operand);
 }
 
 int64_t expanded_size(const FieldBinding& binding) {
@@ -194,29 +203,30 @@ int64_t shared_columns(const FieldBinding& binding, const FieldSpec& spec, int n
   return 0;
 }
 
-Operand flat_operand(const FieldBinding& binding, const Tensor& tensor, Place place, int64_t rows,
-                     int64_t columns) {
+void set_flat_operand(const FieldBinding& binding, const Tensor& tensor, Place place, int64_t rows,
+                      int64_t columns, Operand& operand) {
   const int64_t count = num_elements(binding, tensor, place);
   if (count < rows * columns) {
     refuse(binding, place,
            "needs " + std::to_string(rows * columns) + " elements, has " + std::to_string(count));
   }
-  if (rows * columns == 0) return {nullptr, 0, 0};
+  operand = {nullptr, 0, 0};
+  if (rows * columns == 0) return;
   const std::optional<int64_t> stride = flat_stride(tensor);
   if (!stride && tensor.shape[1] != columns) {
     refuse(binding, place,
            "has strided rows of " + std::to_string(tensor.shape[1]) +
                " columns, others have rows of " + std::to_string(columns));
   }
-  if (!stride) return table_operand(binding, tensor, place, rows, columns);
-  Operand operand = checked_operand(binding, tensor, place,
-                                    {.data = static_cast<const int32_t*>(tensor.data),
-                                     .rows = 1,
-                                     .columns = rows * columns,
-                                     .row_stride = 0,
-                                     .column_stride = *stride});
+  if (!stride) return set_table_operand(binding, tensor, place, rows, columns, operand);
+  set_operand(binding, tensor, place,
+              {.data = static_cast<const int32_t*>(tensor.data),
+               .rows = 1,
+               .columns = rows * columns,
+               .row_stride = 0,
+               .column_stride = *stride},
+              operand);
   if (rows > 1) operand.row_stride = columns * operand.column_stride;
-  return operand;
 }
 
 Size flat_size(const FieldBinding& binding, const FieldSpec& spec, int num_operands) {
@@ -248,17 +258,33 @@ bool check_presence(const FieldBinding& binding, const FieldSpec& spec, bool cop
   return present;
 }
 
-Operand operand_of(const FieldBinding& binding, Extent extent, const Tensor& tensor, Place place,
-                   Size size) {
+void set_operand(const FieldBinding& binding, Extent extent, const Tensor& tensor, Place place,
+                 Size size, Operand& operand) {
   switch (extent) {
     case Extent::kTokenTable:
     case Extent::kPageTable:
-      return table_operand(binding, tensor, place, size.rows, size.columns);
+      return set_table_operand(binding, tensor, place, size.rows, size.columns, operand);
     case Extent::kAll:
-      return flat_operand(binding, tensor, place, size.rows, size.columns);
+      return set_flat_operand(binding, tensor, place, size.rows, size.columns, operand);
     default:
-      return vector_operand(binding, tensor, place, size.offset, size.columns);
+      return set_vector_operand(binding, tensor, place, size.offset, size.columns, operand);
   }
+}
+
+// The operand of a tensor that differs from `before`, whose operand is `like`, in its address
+// alone: nothing else is left to check. False, and nothing is done, where it differs in more.
+bool set_operand_like(const FieldBinding& binding, const Tensor& tensor, Place place,
+                      const Tensor& before, const Operand& like, Operand& operand) {
+  if (tensor.shape != before.shape || tensor.strides != before.strides ||
+      tensor.ndim != before.ndim || tensor.device != before.device || tensor.read_only) {
+    return false;
+  }
+  operand = like;
+  if (like.data == nullptr) return true;
+  check_address(binding, tensor, place);
+  operand.data =
+      static_cast<int32_t*>(tensor.data) + (like.data - static_cast<int32_t*>(before.data));
+  return true;
 }
 
 uint32_t tokens_per_column(const CopyRequest& request, Extent extent) {
@@ -283,8 +309,8 @@ int64_t table_rows(const CopyRequest& request) {
   return 0;
 }
 
-Operand vector_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
-                       int64_t offset, int64_t count) {
+void set_vector_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
+                        int64_t offset, int64_t count, Operand& operand) {
   check_tensor(binding, tensor, place);
   check_rank(binding, tensor, place, 1);
   if (count > 0 && tensor.shape[0] - offset < count) {
@@ -293,14 +319,14 @@ Operand vector_operand(const FieldBinding& binding, const Tensor& tensor, Place 
            "needs " + std::to_string(needed) + " elements, has " + std::to_string(tensor.shape[0]));
   }
   // From element 0 on, so that the address of element `offset` is within what is checked too.
-  Operand operand = checked_operand(binding, tensor, place,
-                                    {.data = static_cast<const int32_t*>(tensor.data),
-                                     .rows = 1,
-                                     .columns = count > 0 ? offset + count : 0,
-                                     .row_stride = 0,
-                                     .column_stride = tensor.strides[0]});
+  set_operand(binding, tensor, place,
+              {.data = static_cast<const int32_t*>(tensor.data),
+               .rows = 1,
+               .columns = count > 0 ? offset + count : 0,
+               .row_stride = 0,
+               .column_stride = tensor.strides[0]},
+              operand);
   if (operand.data != nullptr) operand.data += offset * operand.column_stride;
-  return operand;
 }
 
 void check_live_bound(const FieldBinding& binding, int64_t rows) {
@@ -334,8 +360,18 @@ bool bind_field(const FieldBinding& binding, const FieldSpec& spec, BoundTable& 
                         : size_of(binding, extent, *(request.source.*spec.member));
   BoundField& field = table.fields[table.num_fields];
   for (int k = 0; k < num_operands; ++k) {
-    field.operands[k] =
-        operand_of(binding, extent, *tensor_at(request, spec, k), {k, spec.name}, size);
+    const Tensor& tensor = *tensor_at(request, spec, k);
+    const Place place{k, spec.name};
+    // A destination has been checked for more than the source.
+    if (k < 2 || !set_operand_like(binding, tensor, place, *tensor_at(request, spec, k - 1),
+                                   field.operands[k - 1], field.operands[k])) {
+      set_operand(binding, extent, tensor, place, size, field.operands[k]);
+    }
+  }
+  if (size.columns > kMaxColumns) {
+    refuse(binding, {0, spec.name},
+           "its block of " + std::to_string(size.columns) + " columns is wider than " +
+               std::to_string(kMaxColumns));
   }
   if (size.rows == 0 || size.columns == 0) return false;
   ++table.num_fields;

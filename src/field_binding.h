@@ -36,8 +36,8 @@ int64_t table_rows(const CopyRequest& request);
 bool bind_field(const FieldBinding& binding, const FieldSpec& spec, BoundTable& table);
 
 // Elements [offset : offset + count] of a vector.
-Operand vector_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
-                       int64_t offset, int64_t count);
+void set_vector_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
+                        int64_t offset, int64_t count, Operand& operand);
 
 // The rules about the live bound that no other tensor has.
 void check_live_bound(const FieldBinding& binding, int64_t rows);

@@ -115,16 +115,16 @@ std::optional<int64_t> PythonArguments::integer(size_t i) const {
   return value;
 }
 
-std::optional<Tensor> PythonArguments::tensor(size_t i) const {
+bool PythonArguments::read(size_t i, std::optional<Tensor>& tensor) const {
   const Object object = item(i);
-  if (object == python().none) return std::nullopt;
-  DLTensor tensor;
-  if (!is_tensor(object)) return std::nullopt;
-  if (exchange->dltensor_from_py_object_no_sync(object, &tensor) != 0) {
+  if (object == python().none || !is_tensor(object)) return false;
+  DLTensor exchanged;
+  if (exchange->dltensor_from_py_object_no_sync(object, &exchanged) != 0) {
     python().PyErr_Clear();
-    return std::nullopt;
+    return false;
   }
-  return from_dlpack(tensor);
+  from_dlpack(exchanged, tensor.emplace());
+  return true;
 }
 
 std::string PythonArguments::type_name(size_t i) const {

@@ -24,7 +24,7 @@ class PythonArguments : public Arguments {
   [[nodiscard]] size_t size() const override { return size_; }
   [[nodiscard]] bool is_none(size_t i) const override;
   [[nodiscard]] std::optional<int64_t> integer(size_t i) const override;
-  [[nodiscard]] std::optional<Tensor> tensor(size_t i) const override;
+  bool read(size_t i, std::optional<Tensor>& tensor) const override;
   [[nodiscard]] std::string type_name(size_t i) const override;
   [[nodiscard]] Stream current_stream(int32_t cuda_device) const override;
 

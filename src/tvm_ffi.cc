@@ -72,15 +72,14 @@ class PackedArguments : public Arguments {
     return packed_[i].v_int64;
   }
 
-  [[nodiscard]] std::optional<Tensor> tensor(size_t i) const override {
+  bool read(size_t i, std::optional<Tensor>& tensor) const override {
     const TVMFFIAny& argument = packed_[i];
     if (argument.type_index == kTVMFFITensor) {
-      return from_dlpack(*TVMFFITensorGetDLTensorPtr(argument.v_obj));
+      from_dlpack(*TVMFFITensorGetDLTensorPtr(argument.v_obj), tensor.emplace());
+    } else if (argument.type_index == kTVMFFIDLTensorPtr) {
+      from_dlpack(*static_cast<const DLTensor*>(argument.v_ptr), tensor.emplace());
     }
-    if (argument.type_index == kTVMFFIDLTensorPtr) {
-      return from_dlpack(*static_cast<const DLTensor*>(argument.v_ptr));
-    }
-    return std::nullopt;
+    return tensor.has_value();
   }
 
   [[nodiscard]] std::string type_name(size_t i) const override {

@@ -11,15 +11,14 @@
 
 namespace graphfeed {
 
-// A view of `tensor`; its byte offset is added and absent strides mean dense, row-major.
-inline Tensor from_dlpack(const DLTensor& tensor) {
-  Tensor view{
-      .data = static_cast<char*>(tensor.data) + tensor.byte_offset,
-      .dtype = {.code = tensor.dtype.code, .bits = tensor.dtype.bits, .lanes = tensor.dtype.lanes},
-      .device = {.type = static_cast<DeviceType>(tensor.device.device_type),
-                 .id = tensor.device.device_id},
-      .ndim = tensor.ndim};
-  if (tensor.data == nullptr) view.data = nullptr;
+// Makes `view`, a fresh one, that of `tensor`; its byte offset is added and absent strides mean
+// dense, row-major.
+inline void from_dlpack(const DLTensor& tensor, Tensor& view) {
+  if (tensor.data != nullptr) view.data = static_cast<char*>(tensor.data) + tensor.byte_offset;
+  view.dtype = {.code = tensor.dtype.code, .bits = tensor.dtype.bits, .lanes = tensor.dtype.lanes};
+  view.device = {.type = static_cast<DeviceType>(tensor.device.device_type),
+                 .id = tensor.device.device_id};
+  view.ndim = tensor.ndim;
   for (int d = 0; d < tensor.ndim && d < 2; ++d) {
     const auto i = static_cast<unsigned>(d);
     view.shape[i] = tensor.shape[d];
@@ -29,6 +28,11 @@ inline Tensor from_dlpack(const DLTensor& tensor) {
       view.strides[i] = d == tensor.ndim - 1 ? 1 : tensor.shape[d + 1];
     }
   }
+}
+
+inline Tensor from_dlpack(const DLTensor& tensor) {
+  Tensor view;
+  from_dlpack(tensor, view);
   return view;
 }
 
