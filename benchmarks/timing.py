@@ -124,7 +124,7 @@ class CapturedCalls:
 
 
 def capture(
-    calls: Sequence[Callable[[], object]], *, stream: Any, memory: Any, min_calls: int = 48
+    calls: Sequence[Callable[[], object]], *, stream: Any, memory: Any, min_calls: int = 240
 ) -> CapturedCalls:
     """Captures the calls, again and again until there are `min_calls`, into one graph.
 

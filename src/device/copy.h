@@ -164,9 +164,9 @@ __device__ __forceinline__ int32_t move_vectors(const Table& table, int32_t f,
     if (v < vectors) value[i] = __ldcs(reinterpret_cast<const Vec*>(from + head) + v);
   }
   const int32_t single_value = has_single ? from[single] : 0;
-  // Where the first destinations are is worked out while the loads are under way.
-  constexpr int kReady = Table::kRoom < 4 ? Table::kRoom : 4;
-  int32_t* ready[kReady];
+  // Where strides are multiplied for, it is while the loads are under way.
+  constexpr int kReady = !Table::kBounded ? 0 : Table::kRoom < 4 ? Table::kRoom : 4;
+  int32_t* ready[kReady + 1];
 #pragma unroll
   for (int d = 0; d < kReady; ++d) ready[d] = row_of(table, f, 1 + d, run.row) + run.begin;
 
