@@ -93,7 +93,9 @@ void bind(const CopyRequest& request, const char* function, BoundCopy& bound) {
   std::array<const FieldSpec*, kMaxFields> specs{};
   for (const FieldSpec& spec : kSchema) {
     const auto field = static_cast<size_t>(table.num_fields);
-    if (bind_field(binding, spec, table)) specs[field] = &spec;
+    if (!bind_field(binding, spec, table)) continue;
+    specs[field] = &spec;
+    bound.specs[field] = static_cast<uint8_t>(&spec - kSchema.data());
   }
   const MemoryBlock live_bound = bind_live_bound(binding, table);
   check_overlaps(table, specs.data(), live_bound, function);

@@ -3,6 +3,8 @@
 // here, before anything is written.
 #pragma once
 
+#include <array>
+
 #include "device/field_table.h"
 #include "graphfeed/copy.h"
 #include "kernel_key.h"
@@ -22,7 +24,8 @@ struct BoundTable : TableShape {
 struct BoundCopy {
   Device device;
   KernelKey key;
-  BoundTable table;  // num_fields 0: nothing to do
+  BoundTable table;                       // num_fields 0: nothing to do
+  std::array<uint8_t, kMaxFields> specs;  // of table.fields[f]: its place in the schema
 };
 
 // `value` as a mode. Throws Error (value) that names `argument` where it is none.

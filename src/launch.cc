@@ -32,16 +32,22 @@ void fill(const BoundTable& table, DenseTable<kBucket>& to) {
   }
 }
 
-template <class Table>
-void pack_as(const BoundTable& table, PackedLaunch& launch) {
-  static_assert(sizeof(Table) <= sizeof(launch.parameter));
-  fill(table, *new (launch.parameter.data()) Table);
+int32_t*& address_in(Operand& operand) { return operand.data; }
+int32_t*& address_in(int32_t*& operand) { return operand; }
+
+// Calls action(table), of the type of a key's parameter, with a null pointer of that type.
+template <int kBucket, class Action>
+auto with_table_of(bool dense, Action action) {
+  return dense ? action(static_cast<DenseTable<kBucket>*>(nullptr))
+               : action(static_cast<StridedTable<kBucket>*>(nullptr));
 }
 
-template <int kBucket>
-void pack_bucket(bool dense, const BoundTable& table, PackedLaunch& launch) {
-  if (dense) return pack_as<DenseTable<kBucket>>(table, launch);
-  pack_as<StridedTable<kBucket>>(table, launch);
+template <class Action>
+auto with_table_of(KernelKey key, Action action) {
+  static_assert(kDestinationBuckets == std::array{1, 4, 16});
+  if (key.bucket == 1) return with_table_of<1>(key.dense, action);
+  if (key.bucket == 4) return with_table_of<4>(key.dense, action);
+  return with_table_of<16>(key.dense, action);
 }
 
 }  // namespace
@@ -57,10 +63,23 @@ void pack(KernelKey key, const BoundTable& table, PackedLaunch& launch) {
                    .stream = nullptr,
                    .attributes = nullptr,
                    .num_attributes = 0};
-  static_assert(kDestinationBuckets == std::array{1, 4, 16});
-  if (key.bucket == 1) return pack_bucket<1>(key.dense, table, launch);
-  if (key.bucket == 4) return pack_bucket<4>(key.dense, table, launch);
-  pack_bucket<16>(key.dense, table, launch);
+  with_table_of(key, [&]<class Table>(Table*) {
+    static_assert(sizeof(Table) <= sizeof(launch.parameter));
+    auto& packed = *new (launch.parameter.data()) Table;
+    fill(table, packed);
+    const auto* const mark =
+        reinterpret_cast<const std::byte*>(&address_in(packed.fields[0].operands[1]));
+    launch.mark = static_cast<size_t>(mark - launch.parameter.data());
+  });
+}
+
+void pack_source(KernelKey key, const BoundTable& table, PackedLaunch& launch) {
+  with_table_of(key, [&]<class Table>(Table*) {
+    auto& packed = *std::launder(reinterpret_cast<Table*>(launch.parameter.data()));
+    for (int f = 0; f < table.num_fields; ++f) {
+      address_in(packed.fields[f].operands[0]) = table.fields[f].operands[0].data;
+    }
+  });
 }
 
 }  // namespace graphfeed

@@ -12,11 +12,16 @@ namespace graphfeed {
 
 struct PackedLaunch {
   CUlaunchConfig config;  // but for the stream
+  size_t mark;            // where in the parameter 8 bytes tell whose launch it is: a destination
   // The kernel's one parameter; only as much is filled as the kernel of its key declares.
   alignas(8) std::array<std::byte, sizeof(StridedTable<kMaxDestinations>)> parameter;
 };
 
-// Written through a reference: the parameter is 4 KB and only the part in use is touched.
+// The table has a field. Written through a reference: the parameter is 4 KB and only the part in
+// use is touched.
 void pack(KernelKey key, const BoundTable& table, PackedLaunch& launch);
+
+// Puts the source's addresses of `table` into a launch that was packed of it, but for those.
+void pack_source(KernelKey key, const BoundTable& table, PackedLaunch& launch);
 
 }  // namespace graphfeed

@@ -13,20 +13,6 @@
 namespace graphfeed {
 namespace {
 
-struct Range {
-  uintptr_t begin;
-  uintptr_t end;
-};
-
-Range range_of(const MemoryBlock& block) {
-  const int64_t across = (block.columns - 1) * block.column_stride;
-  const int64_t down = (block.rows - 1) * block.row_stride;
-  const int64_t low = std::min<int64_t>(across, 0) + std::min<int64_t>(down, 0);
-  const int64_t high = std::max<int64_t>(across, 0) + std::max<int64_t>(down, 0) + 1;
-  const auto base = reinterpret_cast<uintptr_t>(block.data);
-  return {base + static_cast<uintptr_t>(low) * 4, base + static_cast<uintptr_t>(high) * 4};
-}
-
 bool empty(const MemoryBlock& block) { return block.rows == 0 || block.columns == 0; }
 
 // A strided vector seen as a table of one column, whose row stride can then be compared.
@@ -39,16 +25,6 @@ MemoryBlock upright(MemoryBlock block) {
 }
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
-
-MemoryBlock block_of(const BoundTable& table, int field, int operand) {
-  const BoundField& row = table.fields[field];
-  const Operand& at = row.operands[operand];
-  return {.data = at.data,
-          .rows = row.rows,
-          .columns = row.columns,
-          .row_stride = at.row_stride,
-          .column_stride = at.column_stride};
-}
 
 std::string name_of(int operand, const FieldSpec& spec) {
   if (operand == 0) return std::string("source: ") + spec.name;
@@ -98,10 +74,29 @@ void check_pairs(const BoundTable& table, const FieldSpec* const* specs, const c
 
 }  // namespace
 
+MemoryRange range_of(const MemoryBlock& block) {
+  const int64_t across = (block.columns - 1) * block.column_stride;
+  const int64_t down = (block.rows - 1) * block.row_stride;
+  const int64_t low = std::min<int64_t>(across, 0) + std::min<int64_t>(down, 0);
+  const int64_t high = std::max<int64_t>(across, 0) + std::max<int64_t>(down, 0) + 1;
+  const auto base = reinterpret_cast<uintptr_t>(block.data);
+  return {base + static_cast<uintptr_t>(low) * 4, base + static_cast<uintptr_t>(high) * 4};
+}
+
+MemoryBlock block_of(const BoundTable& table, int field, int operand) {
+  const BoundField& row = table.fields[field];
+  const Operand& at = row.operands[operand];
+  return {.data = at.data,
+          .rows = row.rows,
+          .columns = row.columns,
+          .row_stride = at.row_stride,
+          .column_stride = at.column_stride};
+}
+
 bool overlap(const MemoryBlock& first, const MemoryBlock& second) {
   if (empty(first) || empty(second)) return false;
-  const Range ra = range_of(first);
-  const Range rb = range_of(second);
+  const MemoryRange ra = range_of(first);
+  const MemoryRange rb = range_of(second);
   if (ra.end <= rb.begin || rb.end <= ra.begin) return false;
   const MemoryBlock a = upright(first);
   const MemoryBlock b = upright(second);
@@ -141,8 +136,8 @@ bool overlaps_itself(const MemoryBlock& block) {
 
 void check_overlaps(const BoundTable& table, const FieldSpec* const* specs,
                     const MemoryBlock& live_bound, const char* function) {
-  std::array<Range, kMaxFields * kMaxDestinations> written;
-  std::array<Range, kMaxFields + 1> read;
+  std::array<MemoryRange, kMaxFields * kMaxDestinations> written;
+  std::array<MemoryRange, kMaxFields + 1> read;
   size_t num_written = 0;
   size_t num_read = 0;
   for (int f = 0; f < table.num_fields; ++f) {
@@ -162,16 +157,16 @@ void check_overlaps(const BoundTable& table, const FieldSpec* const* specs,
   }
   const auto sorted_end = written.begin() + static_cast<std::ptrdiff_t>(num_written);
   std::sort(written.begin(), sorted_end,
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+            [](const MemoryRange& a, const MemoryRange& b) { return a.begin < b.begin; });
   bool disjoint = true;
   for (size_t i = 1; i < num_written; ++i) {
     disjoint &= written[i - 1].end <= written[i].begin;
   }
   for (size_t i = 0; disjoint && i < num_read; ++i) {
     // Destinations are disjoint here, so the first that ends past this source's begin decides.
-    const auto next = std::partition_point(written.begin(), sorted_end, [&](const Range& range) {
-      return range.end <= read[i].begin;
-    });
+    const auto next =
+        std::partition_point(written.begin(), sorted_end,
+                             [&](const MemoryRange& range) { return range.end <= read[i].begin; });
     disjoint = next == sorted_end || next->begin >= read[i].end;
   }
   if (!disjoint) check_pairs(table, specs, function);

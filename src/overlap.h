@@ -17,6 +17,16 @@ struct MemoryBlock {
   int64_t column_stride = 0;
 };
 
+// The addresses from a block's lowest element to behind its highest. The block is not empty.
+struct MemoryRange {
+  uintptr_t begin;
+  uintptr_t end;
+};
+MemoryRange range_of(const MemoryBlock& block);
+
+// The block that an operand of a table's field is: 0 the source, 1 + k destination k.
+MemoryBlock block_of(const BoundTable& table, int field, int operand);
+
 // Whether two blocks share an element: decided exactly where both have one row stride and adjacent
 // columns (column slices of one buffer do not overlap), else by address range.
 bool overlap(const MemoryBlock& a, const MemoryBlock& b);
