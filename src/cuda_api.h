@@ -45,8 +45,10 @@ enum class CUdeviceAttribute : int {
 enum class CUstreamCaptureStatus : int { kNone = 0, kActive = 1, kInvalidated = 2 };
 enum class CUstreamCaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
 
-inline constexpr unsigned kStreamNonBlocking = 1;   // cuStreamCreate
-inline constexpr unsigned kEventDisableTiming = 2;  // cuEventCreate
+inline constexpr unsigned kStreamNonBlocking = 1;       // cuStreamCreate
+inline constexpr unsigned kEventDisableTiming = 2;      // cuEventCreate
+inline constexpr unsigned kAddCaptureDependencies = 0;  // cuStreamUpdateCaptureDependencies
+inline constexpr unsigned kSetCaptureDependencies = 1;
 
 enum class CUlaunchAttributeId : int {
   kIgnore = 0,

@@ -73,9 +73,12 @@ void resolve_streams_and_memory(GetProcAddress get, Driver& d) {
   resolve(get, "cuStreamBeginCapture", d.cuStreamBeginCapture);
   resolve(get, "cuStreamEndCapture", d.cuStreamEndCapture);
   resolve(get, "cuStreamGetCaptureInfo", d.cuStreamGetCaptureInfo);
+  resolve(get, "cuStreamUpdateCaptureDependencies", d.cuStreamUpdateCaptureDependencies);
   resolve(get, "cuThreadExchangeStreamCaptureMode", d.cuThreadExchangeStreamCaptureMode);
   resolve(get, "cuGraphCreate", d.cuGraphCreate);
   resolve(get, "cuGraphAddKernelNode", d.cuGraphAddKernelNode);
+  resolve(get, "cuGraphGetNodes", d.cuGraphGetNodes);
+  resolve(get, "cuGraphKernelNodeGetParams", d.cuGraphKernelNodeGetParams);
   resolve(get, "cuGraphInstantiateWithFlags", d.cuGraphInstantiateWithFlags);
   resolve(get, "cuGraphExecKernelNodeSetParams", d.cuGraphExecKernelNodeSetParams);
   resolve(get, "cuGraphLaunch", d.cuGraphLaunch);

@@ -48,11 +48,16 @@ struct Driver {
   CUresult (*cuStreamGetCaptureInfo)(CUstream, CUstreamCaptureStatus*, uint64_t* id, CUgraph*,
                                      const CUgraphNode** dependencies,
                                      const CUgraphEdgeData** edges, size_t* num_dependencies);
+  CUresult (*cuStreamUpdateCaptureDependencies)(CUstream, CUgraphNode* dependencies,
+                                                const CUgraphEdgeData* edges,
+                                                size_t num_dependencies, unsigned flags);
   CUresult (*cuThreadExchangeStreamCaptureMode)(CUstreamCaptureMode*);
 
   CUresult (*cuGraphCreate)(CUgraph*, unsigned flags);
   CUresult (*cuGraphAddKernelNode)(CUgraphNode*, CUgraph, const CUgraphNode* dependencies,
                                    size_t num_dependencies, const CUkernelNodeParams*);
+  CUresult (*cuGraphGetNodes)(CUgraph, CUgraphNode*, size_t* num_nodes);
+  CUresult (*cuGraphKernelNodeGetParams)(CUgraphNode, CUkernelNodeParams*);
   CUresult (*cuGraphInstantiateWithFlags)(CUgraphExec*, CUgraph, unsigned long long flags);
   CUresult (*cuGraphExecKernelNodeSetParams)(CUgraphExec, CUgraphNode, const CUkernelNodeParams*);
   CUresult (*cuGraphLaunch)(CUgraphExec, CUstream);

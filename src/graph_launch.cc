@@ -4,27 +4,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "captured_launch.h"
 #include "driver.h"
+#include "node_params.h"
 
 namespace graphfeed {
-namespace {
-
-CUkernelNodeParams node_params(CUfunction function, const CUlaunchConfig& config, void** params) {
-  CUkernelNodeParams node{};
-  node.function = function;
-  node.grid_x = config.grid_x;
-  node.grid_y = config.grid_y;
-  node.grid_z = config.grid_z;
-  node.block_x = config.block_x;
-  node.block_y = config.block_y;
-  node.block_z = config.block_z;
-  node.shared_bytes = config.shared_bytes;
-  node.params = params;
-  return node;
-}
-
-}  // namespace
-
 OneNodeGraph& OneNodeGraph::operator=(OneNodeGraph&& other) noexcept {
   std::swap(kernel_, other.kernel_);
   std::swap(stream_id_, other.stream_id_);
@@ -86,23 +70,21 @@ OneNodeGraph* OneNodeGraphs::find(CUkernel kernel, unsigned long long stream_id)
   return is_new && first_is_plain_ ? nullptr : &graphs_.front();
 }
 
-void OneNodeGraphs::launch(CUkernel kernel, PackedLaunch& launch, uint64_t version,
+bool OneNodeGraphs::launch(CUkernel kernel, PackedLaunch& launch, uint64_t version,
                            CUstream stream) {
   const Driver& d = driver();
-  if (!is_capturing(stream)) {
+  const bool captured = is_capturing(stream);
+  if (!captured) {
     const ScopedRelaxedCapture relaxed;  // a graph's launch could break a capture of another stream
     unsigned long long stream_id = 0;
     check(d.cuStreamGetId(stream, &stream_id), "cuStreamGetId");
     if (OneNodeGraph* graph = find(kernel, stream_id)) {
-      return graph->launch(launch, version, stream);
+      graph->launch(launch, version, stream);
+      return false;
     }
   }
-  CUlaunchConfig config = launch.config;
-  config.stream = stream;
-  void* params[] = {launch.parameter.data()};
-  // A CUkernel is accepted as a CUfunction and taken in the current context.
-  check(d.cuLaunchKernelEx(&config, reinterpret_cast<CUfunction>(kernel), params, nullptr),
-        "cuLaunchKernelEx");
+  launch_kernel(kernel, launch, stream, Start::kSerial);
+  return captured;
 }
 
 }  // namespace graphfeed

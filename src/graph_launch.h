@@ -49,9 +49,9 @@ class OneNodeGraphs {
   explicit OneNodeGraphs(bool first_is_plain) : first_is_plain_(first_is_plain) {}
 
   // Launches `kernel` on `stream`. A context of the kernel's device is current. Where the stream is
-  // being captured it is a kernel launch, which becomes a node of the caller's graph. `version` is
-  // another for every other content of `launch`; 0 is never the same.
-  void launch(CUkernel kernel, PackedLaunch& launch, uint64_t version, CUstream stream);
+  // being captured it is a kernel launch, which becomes a node of the caller's graph, and true is
+  // returned. `version` is another for every other content of `launch`; 0 is never the same.
+  bool launch(CUkernel kernel, PackedLaunch& launch, uint64_t version, CUstream stream);
 
  private:
   OneNodeGraph* find(CUkernel kernel, unsigned long long stream_id);

@@ -2,6 +2,7 @@
 // The whole public C++ API.
 #pragma once
 
+#include "graphfeed/capture.h"
 #include "graphfeed/copy.h"
 #include "graphfeed/error.h"
 #include "graphfeed/kernels.h"

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include "graphfeed/capture.h"
 #include "graphfeed/copy.h"
 
 namespace graphfeed {
@@ -26,12 +27,26 @@ class Plan {
   Plan& operator=(Plan&& other) noexcept;
 
   // Copies from the source bound last. Asynchronous on CUDA, done on return for CPU tensors.
-  void run(Stream stream = nullptr);
+  // kProgrammatic makes it a kernel launch, outside a capture too; Error (runtime) where the device
+  // does not know it.
+  void run(Stream stream = nullptr, Start start = Start::kSerial);
 
   // Binds another source of the same fields first, checked with all destinations as at first; sizes
   // and live bound stay those of the plan. Throws Error and stays as it was where that or the
   // launch fails.
-  void run(const Metadata& source, Stream stream = nullptr);
+  void run(const Metadata& source, Stream stream = nullptr, Start start = Start::kSerial);
+
+  // run(stream), but what a capturing stream captures next does not wait for it: until
+  // Branch::join(), the copy runs beside that. It waits for what was captured before. Outside a
+  // capture the same as run(). Needs no second stream and no event.
+  Branch fork(Stream stream, Start start = Start::kSerial);
+
+  // The nodes that this plan's runs and forks became in `graph` (a CUgraph or cudaGraph_t, captured
+  // and not destroyed), in an executable of it. The plan remembers the nodes of the last 256 graphs
+  // it was captured into; this call looks them up and costs time with the size of the graph. Throws
+  // Error (value) where the plan has no node in this graph. An executable of another graph is not
+  // found out before repoint() fails.
+  [[nodiscard]] GraphNode node(void* graph, void* graph_exec) const;
 
   // Compares the destinations' tensors with those that were bound. Throws Error (value) that names
   // the first which moved, or has another size, stride or type: a graph that was captured with the

@@ -230,9 +230,20 @@ __device__ __noinline__ int32_t move_narrow(const Table& table, int32_t f, Run r
   return move_strided(table, f, field, run);
 }
 
+// Lets a kernel behind this one start, and waits for the one before it to end, where either was
+// launched so as to overlap (programmatic dependent launch); else does nothing. What is behind
+// waits for this whole kernel in turn, before it reads what this one writes.
+__device__ __forceinline__ void meet_neighbours() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // The kernel's body: one block of kBlockThreads threads.
 template <class Table>
 __device__ __forceinline__ void copy_block(const Table& table) {
+  meet_neighbours();
   const auto block = static_cast<int32_t>(blockIdx.x);
   const int32_t f = field_of(table, block);
   const FieldShape field = shape_of(table, f);

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <type_traits>
 
 #include "graphfeed/error.h"
 
@@ -109,6 +110,12 @@ static_assert(matches(Mode::kThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
 static_assert(matches(Mode::kRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED));
 static_assert(matches(graphfeed::kStreamNonBlocking, CU_STREAM_NON_BLOCKING));
 static_assert(matches(graphfeed::kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
+
+static_assert(graphfeed::kAddCaptureDependencies == CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
+static_assert(graphfeed::kSetCaptureDependencies == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+static_assert(std::is_same_v<decltype(&::cuStreamUpdateCaptureDependencies),
+                             CUresult (*)(CUstream, CUgraphNode*, const CUgraphEdgeData*, size_t,
+                                          unsigned)>);
 
 using Id = graphfeed::CUlaunchAttributeId;
 static_assert(matches(Id::kIgnore, CU_LAUNCH_ATTRIBUTE_IGNORE));

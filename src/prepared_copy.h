@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// In: a request whose destinations stay. Out: for one source after the other, what a launch takes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bind.h"
+#include "launch.h"
+#include "rebind.h"
+
+namespace graphfeed {
+
+// The end of a copy's way: all that a launch needs.
+struct PreparedCopy {
+  explicit PreparedCopy(const Metadata& source) : rebinding(source) {}
+
+  BoundCopy bound;
+  CUkernel kernel;  // null where there is nothing to launch, or on a CPU
+  PackedLaunch launch;
+  uint64_t version;  // of `launch`, no other has it
+  Rebinding rebinding;
+};
+
+// The part of a request that every source is copied by.
+class CopyTemplate {
+ public:
+  explicit CopyTemplate(const CopyRequest& request);
+
+  // Binds, loads the kernel and packs. Holds no lock: loading may call a log callback, which may
+  // wait for one of its own. Throws Error as bind() and the kernel cache do.
+  [[nodiscard]] std::unique_ptr<PreparedCopy> prepare(const Metadata& source) const;
+
+  // Points `copy` at another source where that takes no more than other addresses. False, and
+  // nothing is changed, where it may: then prepare() does it, or says what is wrong.
+  bool repoint(PreparedCopy& copy, const Metadata& source) const;
+
+  // Takes the last repoint() back.
+  void undo(PreparedCopy& copy) const;
+
+  [[nodiscard]] const CopyRequest& first() const { return request_; }
+  [[nodiscard]] const std::vector<Metadata>& destinations() const { return destinations_; }
+
+ private:
+  void repack(PreparedCopy& copy) const;
+
+  CopyRequest request_;  // its source is the first
+  std::vector<Metadata> destinations_;
+  mutable std::atomic<uint64_t> num_versions_ = 0;
+};
+
+}  // namespace graphfeed
