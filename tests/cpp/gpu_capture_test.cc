@@ -16,37 +16,6 @@ using reference::Batch;
 using reference::BatchSpec;
 using reference::Layout;
 
-// A stream's capture, then the graph made of it.
-class Capture {
- public:
-  explicit Capture(const OwnStream& stream, CUstreamCaptureMode mode = CUstreamCaptureMode::kGlobal)
-      : stream_(stream) {
-    check(driver().cuStreamBeginCapture(stream.get(), mode), "cuStreamBeginCapture");
-  }
-  ~Capture() {
-    if (executable_ != nullptr) static_cast<void>(driver().cuGraphExecDestroy(executable_));
-    if (graph_ != nullptr) static_cast<void>(driver().cuGraphDestroy(graph_));
-  }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
-
-  void end() {
-    check(driver().cuStreamEndCapture(stream_.get(), &graph_), "cuStreamEndCapture");
-    check(driver().cuGraphInstantiateWithFlags(&executable_, graph_, 0),
-          "cuGraphInstantiateWithFlags");
-  }
-
-  void replay() {
-    check(driver().cuGraphLaunch(executable_, stream_.get()), "cuGraphLaunch");
-    stream_.synchronize();
-  }
-
- private:
-  const OwnStream& stream_;
-  CUgraph graph_ = nullptr;
-  CUgraphExec executable_ = nullptr;
-};
-
 // One copy of memory on the stream: other work that a capture may hold.
 struct OtherWork {
   OtherWork() {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "gpu_fixture.h"
 
+#include <chrono>
+#include <thread>
+
 #include "graphfeed/error.h"
 #include "graphfeed/kernels.h"
 
@@ -92,6 +95,87 @@ OwnStream::~OwnStream() { EXPECT_EQ(driver().cuStreamDestroy(stream_), CUresult:
 
 void OwnStream::synchronize() const {
   check(driver().cuStreamSynchronize(stream_), "cuStreamSynchronize");
+}
+
+StreamHold::StreamHold(const OwnStream& stream) : stream_(stream) {
+  using HostFunction = void (*)(void*);
+  auto* const launch_host_function =
+      from_driver<CUresult(CUstream, HostFunction, void*)>("cuLaunchHostFunc");
+  const HostFunction wait = [](void* released) {
+    while (!static_cast<std::atomic<bool>*>(released)->load()) std::this_thread::yield();
+  };
+  check(launch_host_function(stream.get(), wait, &released_), "cuLaunchHostFunc");
+}
+
+StreamHold::~StreamHold() {
+  released_ = true;
+  EXPECT_EQ(driver().cuStreamSynchronize(stream_.get()), CUresult::kSuccess);
+}
+
+bool drains(const OwnStream& stream) {
+  const auto query = from_driver<CUresult(CUstream)>("cuStreamQuery");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (query(stream.get()) != CUresult::kSuccess) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+Capture::Capture(const OwnStream& stream) : stream_(stream) {
+  check(driver().cuStreamBeginCapture(stream.get(), CUstreamCaptureMode::kGlobal),
+        "cuStreamBeginCapture");
+}
+
+Capture::~Capture() {
+  if (executable_ != nullptr) static_cast<void>(driver().cuGraphExecDestroy(executable_));
+  if (graph_ != nullptr) static_cast<void>(driver().cuGraphDestroy(graph_));
+}
+
+void Capture::end() {
+  check(driver().cuStreamEndCapture(stream_.get(), &graph_), "cuStreamEndCapture");
+  check(driver().cuGraphInstantiateWithFlags(&executable_, graph_, 0),
+        "cuGraphInstantiateWithFlags");
+}
+
+void Capture::launch(CUstream stream) const {
+  check(driver().cuGraphLaunch(executable_, stream), "cuGraphLaunch");
+}
+
+void Capture::replay() const {
+  launch(stream_.get());
+  stream_.synchronize();
+}
+
+std::vector<CUgraphNode> Capture::nodes() const {
+  size_t count = 0;
+  check(driver().cuGraphGetNodes(graph_, nullptr, &count), "cuGraphGetNodes");
+  std::vector<CUgraphNode> nodes(count);
+  if (count > 0) check(driver().cuGraphGetNodes(graph_, nodes.data(), &count), "cuGraphGetNodes");
+  return nodes;
+}
+
+std::vector<int> Capture::kinds() const {
+  auto* const get_type = from_driver<CUresult(CUgraphNode, int*)>("cuGraphNodeGetType");
+  std::vector<int> kinds;
+  for (const CUgraphNode node : nodes()) {
+    check(get_type(node, &kinds.emplace_back(-1)), "cuGraphNodeGetType");
+  }
+  return kinds;
+}
+
+Dependencies dependencies_of(CUgraphNode node) {
+  auto* const get = from_driver<CUresult(CUgraphNode, CUgraphNode*, CUgraphEdgeData*, size_t*)>(
+      "cuGraphNodeGetDependencies_v2");
+  size_t count = 0;
+  check(get(node, nullptr, nullptr, &count), "cuGraphNodeGetDependencies");
+  Dependencies dependencies{.nodes = std::vector<CUgraphNode>(count),
+                            .edges = std::vector<CUgraphEdgeData>(count)};
+  if (count > 0) {
+    check(get(node, dependencies.nodes.data(), dependencies.edges.data(), &count),
+          "cuGraphNodeGetDependencies");
+  }
+  return dependencies;
 }
 
 DeviceBatch::DeviceBatch(const reference::Batch& batch)

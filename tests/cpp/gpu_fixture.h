@@ -3,9 +3,11 @@
 // an overrun, and a batch's tensors in such allocations.
 #pragma once
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -67,6 +69,60 @@ class OwnStream {
  private:
   CUstream stream_ = nullptr;
 };
+
+// Null where the driver has no such function.
+template <class Function>
+Function* from_driver(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
+}
+
+// Keeps a stream from going on with what is enqueued after it, by a function that the host runs.
+class StreamHold {
+ public:
+  explicit StreamHold(const OwnStream& stream);
+  ~StreamHold();  // releases the stream and waits for it
+  StreamHold(const StreamHold&) = delete;
+  StreamHold& operator=(const StreamHold&) = delete;
+
+  void release() { released_ = true; }
+
+ private:
+  const OwnStream& stream_;
+  std::atomic<bool> released_ = false;
+};
+
+// Whether the stream has done all of its work before 20 seconds have passed.
+bool drains(const OwnStream& stream);
+
+// A stream's capture, then the graph made of it.
+class Capture {
+ public:
+  explicit Capture(const OwnStream& stream);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  void end();  // instantiates too
+  void launch(CUstream stream) const;
+  void replay() const;  // on its own stream, and waits for it
+
+  [[nodiscard]] CUgraph graph() const { return graph_; }
+  [[nodiscard]] CUgraphExec executable() const { return executable_; }
+  [[nodiscard]] std::vector<CUgraphNode> nodes() const;
+  [[nodiscard]] std::vector<int> kinds() const;  // of every node; 0 is a kernel
+
+ private:
+  const OwnStream& stream_;
+  CUgraph graph_ = nullptr;
+  CUgraphExec executable_ = nullptr;
+};
+
+// What a node waits for, and how.
+struct Dependencies {
+  std::vector<CUgraphNode> nodes;
+  std::vector<CUgraphEdgeData> edges;
+};
+Dependencies dependencies_of(CUgraphNode node);
 
 // A batch's tensors on device 0, each in an allocation of its own, filled as the batch's are.
 class DeviceBatch {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies made again and again, which go through one-node graphs that are pointed at each of them.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
@@ -96,10 +93,6 @@ TEST_F(GpuGraphLaunch, ServesManyThreadsOnTheSameStreams) {
 
 // Two streams whose work an application started in either order: neither may wait for the other.
 TEST_F(GpuGraphLaunch, LeavesIndependentStreamsIndependent) {
-  using HostFunction = void (*)(void*);
-  const auto launch_host_function = reinterpret_cast<CUresult (*)(CUstream, HostFunction, void*)>(
-      dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchHostFunc"));
-  ASSERT_NE(launch_host_function, nullptr);
   const OwnStream blocked;
   const OwnStream free;
   const Batch batch = reference::make_batch({.num_destinations = 3});
@@ -109,27 +102,11 @@ TEST_F(GpuGraphLaunch, LeavesIndependentStreamsIndependent) {
     stream->synchronize();
   }
 
-  std::atomic<bool> released = false;
-  check(launch_host_function(
-            blocked.get(),
-            [](void* flag) {
-              while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
-            },
-            &released),
-        "cuLaunchHostFunc");
+  StreamHold hold(blocked);
   copy(device.request, blocked.get());
-  std::atomic<bool> passed = false;
   copy(device.request, free.get());
-  std::thread waiter([&] {
-    const ScopedDevice current(0);
-    free.synchronize();
-    passed = true;
-  });
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!passed && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_TRUE(passed.load());
-  released = true;
-  waiter.join();
+  EXPECT_TRUE(drains(free));
+  hold.release();
   EXPECT_EQ(
       reference::first_difference(device.download(batch), reference::expected_destinations(batch)),
       "");

@@ -3,8 +3,6 @@
 // and the sources that a plan may be pointed at.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdint>
 #include <string>
@@ -43,11 +41,5 @@ struct Tensors {
 // Of another source for the destinations of `spec`.
 reference::BatchSpec source_spec(reference::BatchSpec spec, reference::Layout layout,
                                  uint32_t seed);
-
-// Null where the driver has no such function.
-template <class Function>
-Function* from_driver(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
-}
 
 }  // namespace graphfeed

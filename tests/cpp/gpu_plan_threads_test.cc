@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -27,10 +25,6 @@ using reference::Layout;
 
 // Two streams whose work an application started in either order: neither may wait for the other.
 TEST_F(GpuPlan, LeavesIndependentStreamsIndependent) {
-  using HostFunction = void (*)(void*);
-  auto* const launch_host_function =
-      from_driver<CUresult(CUstream, HostFunction, void*)>("cuLaunchHostFunc");
-  ASSERT_NE(launch_host_function, nullptr);
   const OwnStream blocked;
   const OwnStream free;
   Tensors target({.num_destinations = 3});
@@ -40,28 +34,12 @@ TEST_F(GpuPlan, LeavesIndependentStreamsIndependent) {
     stream->synchronize();
   }
 
-  std::atomic<bool> released = false;
-  check(launch_host_function(
-            blocked.get(),
-            [](void* flag) {
-              while (!static_cast<std::atomic<bool>*>(flag)->load()) std::this_thread::yield();
-            },
-            &released),
-        "cuLaunchHostFunc");
+  StreamHold hold(blocked);
   plan.run(blocked.get());
-  std::atomic<bool> passed = false;
   plan.run(free.get());
   plan.run(target.device.source_tensors, free.get());
-  std::thread waiter([&] {
-    const ScopedDevice current(0);
-    free.synchronize();
-    passed = true;
-  });
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!passed && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  EXPECT_TRUE(passed.load());
-  released = true;
-  waiter.join();
+  EXPECT_TRUE(drains(free));
+  hold.release();
   EXPECT_EQ(target.difference_after_copy_from(target.batch), "");
 }
 
@@ -94,7 +72,7 @@ TEST_F(GpuPlan, WorksWhileAnotherDeviceIsCurrent) {
   EXPECT_EQ(target.difference_after_copy_from(target.batch), "");
 }
 
-// Three plans of a thread's own, each with two sources, on streams that all threads share.
+// Five plans of a thread's own, each with two sources, on streams that all threads share.
 std::string difference_on_a_thread(int t, const std::array<OwnStream, 4>& streams) {
   struct Case {
     explicit Case(const BatchSpec& spec)
@@ -107,16 +85,16 @@ std::string difference_on_a_thread(int t, const std::array<OwnStream, 4>& stream
   };
   const ScopedDevice current(0);
   std::vector<std::unique_ptr<Case>> cases;
-  for (const int num_destinations : {1, 3, 5}) {
+  for (const int num_destinations : {1, 3, 5, 16, 2}) {
     cases.push_back(std::make_unique<Case>(
         BatchSpec{.mode = kModes.at(static_cast<size_t>(t) % 3),
                   .num_destinations = num_destinations,
                   .seed = static_cast<uint32_t>(100 * t + num_destinations)}));
   }
-  for (int i = 0; i < 24; ++i) {
-    Case& each = *cases[static_cast<size_t>(t + i) % 3];
+  for (int i = 0; i < 60; ++i) {
+    Case& each = *cases[static_cast<size_t>(t + i) % 5];
     const OwnStream& stream = streams.at(static_cast<size_t>(i + t / 2) % 4);
-    const bool is_other = i / 3 % 2 == 1;
+    const bool is_other = i / 5 % 2 == 1;
     each.plan.run(is_other ? each.other.device.source_tensors : each.target.device.source_tensors,
                   stream.get());
     if (i % 4 == 0) each.plan.run(stream.get());
