@@ -72,6 +72,10 @@ struct CopyCall : Call {
     return given ? reinterpret_cast<Stream>(*given) : current_stream(device);
   }
 
+  [[nodiscard]] Start start(size_t i) const {
+    return integer(i, "programmatic") != 0 ? Start::kProgrammatic : Start::kSerial;
+  }
+
   [[nodiscard]] Stream current_stream(Device device) const {
     return device.type == DeviceType::kCuda ? arguments.current_stream(device.id) : nullptr;
   }
@@ -155,6 +159,51 @@ void call_plan_check(const Arguments& arguments) {
   const size_t count = (arguments.size() - 1) / kMaxFields;
   call.expect_count(1 + count * kMaxFields);
   plan.check(call.destinations(1, count));
+}
+
+void call_plan_start(const Arguments& arguments) {
+  const CopyCall call{"plan", arguments};
+  auto& plan = *reinterpret_cast<Plan*>(call.integer(0, "plan"));
+  const Stream stream = call.stream(1, plan.device());
+  const Start start = call.start(2);
+  if (arguments.size() == 3) return plan.run(stream, start);
+  call.expect_count(3 + kMaxFields);
+  plan.run(call.metadata(3, 0, kSchemaOrder), stream, start);
+}
+
+Branch* call_plan_fork(const Arguments& arguments) {
+  const CopyCall call{"plan", arguments};
+  call.expect_count(3);
+  auto& plan = *reinterpret_cast<Plan*>(call.integer(0, "plan"));
+  auto branch = std::make_unique<Branch>();
+  *branch = plan.fork(call.stream(1, plan.device()), call.start(2));
+  return branch.release();
+}
+
+void call_branch_join(const Arguments& arguments) {
+  const CopyCall call{"plan", arguments};
+  call.expect_count(2);
+  reinterpret_cast<const Branch*>(call.integer(0, "branch"))->join(call.stream(1, kCpu));
+}
+
+GraphNode* call_plan_node(const Arguments& arguments) {
+  const CopyCall call{"plan: node", arguments};
+  call.expect_count(3);
+  const auto& plan = *reinterpret_cast<const Plan*>(call.integer(0, "plan"));
+  const auto handle = [&](size_t i, const char* name) {
+    const int64_t value = call.integer(i, name);
+    if (value != 0) return reinterpret_cast<void*>(value);  // NOLINT(performance-no-int-to-ptr)
+    throw Error(ErrorKind::kValue, std::string("plan: node: ") + name, "is null");
+  };
+  void* const graph = handle(1, "graph");
+  return std::make_unique<GraphNode>(plan.node(graph, handle(2, "graph_exec"))).release();
+}
+
+void call_node_repoint(const Arguments& arguments) {
+  const CopyCall call{"plan", arguments};
+  call.expect_count(1 + kMaxFields);
+  auto& node = *reinterpret_cast<GraphNode*>(call.integer(0, "node"));
+  node.repoint(call.metadata(1, 0, kSchemaOrder));
 }
 
 void call_fused_metadata_copy(const Arguments& arguments) {

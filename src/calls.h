@@ -22,6 +22,22 @@ void call_plan_run(const Arguments& arguments);
 // (address of a plan, destination 0 fields..., destination 1 fields..., ...): Plan::check.
 void call_plan_check(const Arguments& arguments);
 
+// (address of a plan, stream, programmatic), or the same with a source's fields in schema order
+// behind: Plan::run, started as asked.
+void call_plan_start(const Arguments& arguments);
+
+// (address of a plan, stream, programmatic): Plan::fork. The branch is for the caller to delete.
+Branch* call_plan_fork(const Arguments& arguments);
+
+// (address of a branch, stream): Branch::join.
+void call_branch_join(const Arguments& arguments);
+
+// (address of a plan, CUgraph, CUgraphExec): Plan::node, for the caller to delete.
+GraphNode* call_plan_node(const Arguments& arguments);
+
+// (address of a node, source's fields in schema order): GraphNode::repoint.
+void call_node_repoint(const Arguments& arguments);
+
 // The published argument lists in the published order; python/graphfeed/sglang.py names them.
 void call_fused_metadata_copy(const Arguments& arguments);
 void call_fused_metadata_copy_multi(const Arguments& arguments);

@@ -102,9 +102,11 @@ auto call_with_tuple(const Call& call, Function function) {
   return function(PythonArguments(call.integer(0, "tuple")));
 }
 
-void delete_plan(const Call& call) {
+// (address of an object that a call made).
+template <class Object>
+void delete_made(const Call& call) {
   call.expect_count(1);
-  const std::unique_ptr<Plan> plan(reinterpret_cast<Plan*>(call.integer(0, "plan")));
+  const std::unique_ptr<Object> made(reinterpret_cast<Object*>(call.integer(0, "address")));
 }
 
 template <class Value>
@@ -181,7 +183,16 @@ GRAPHFEED_EXPORT(plan_run, call_plan_run(arguments))
 GRAPHFEED_EXPORT(plan_run_tuple, call_with_tuple(call, call_plan_run))
 GRAPHFEED_EXPORT(plan_check, call_plan_check(arguments))
 GRAPHFEED_EXPORT(plan_check_tuple, call_with_tuple(call, call_plan_check))
-GRAPHFEED_EXPORT(plan_delete, delete_plan(call))
+GRAPHFEED_EXPORT(plan_delete, delete_made<Plan>(call))
+GRAPHFEED_EXPORT(plan_start, call_plan_start(arguments))
+GRAPHFEED_EXPORT(plan_start_tuple, call_with_tuple(call, call_plan_start))
+GRAPHFEED_EXPORT(plan_fork, result = reinterpret_cast<int64_t>(call_plan_fork(arguments)))
+GRAPHFEED_EXPORT(branch_join, call_branch_join(arguments))
+GRAPHFEED_EXPORT(branch_delete, delete_made<Branch>(call))
+GRAPHFEED_EXPORT(plan_node, result = reinterpret_cast<int64_t>(call_plan_node(arguments)))
+GRAPHFEED_EXPORT(node_repoint, call_node_repoint(arguments))
+GRAPHFEED_EXPORT(node_repoint_tuple, call_with_tuple(call, call_node_repoint))
+GRAPHFEED_EXPORT(node_delete, delete_made<GraphNode>(call))
 GRAPHFEED_EXPORT(set_kernel_options, set_kernel_options_packed(call, packed))
 GRAPHFEED_EXPORT(warmup, warmup_device(call))
 GRAPHFEED_EXPORT(reset_failures, reset_failures())

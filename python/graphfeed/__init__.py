@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Feeds a captured CUDA graph its next batch's attention metadata, in one launch."""
 
+from graphfeed._capture import Branch, GraphNode
 from graphfeed._copy import ForwardMode, Metadata, Tensor, copy
 from graphfeed._kernels import (
     KernelStats,
@@ -16,7 +17,9 @@ from graphfeed._plan import Plan
 __version__ = version()
 
 __all__ = [
+    "Branch",
     "ForwardMode",
+    "GraphNode",
     "KernelStats",
     "Metadata",
     "Plan",

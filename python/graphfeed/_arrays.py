@@ -103,7 +103,8 @@ def stream_of(function: str, array: Any) -> int | None:
     device = getattr(array, "__dlpack_device__", None)
     if device is None or device()[0] in _CPU_DEVICES:
         return None
-    call = "Plan.run" if function == "plan" else "graphfeed.copy"
+    calls = {"plan": "Plan.run", "plan: fork": "Plan.fork", "plan: join": "Branch.join"}
+    call = calls.get(function, "graphfeed.copy")
     raise ValueError(
         f"{function}: stream: the current stream of CUDA arrays of type {type(array).__name__} "
         f"is not known: call {call} with stream="
