@@ -37,7 +37,7 @@ int bucket_of(size_t destinations) {
 
 // Fills the table's bound members and returns the lengths that are read.
 MemoryBlock bind_live_bound(const FieldBinding& binding, BoundTable& table) {
-  table.bound = {.lengths = nullptr, .stride = 0, .rows_per_request = 1};
+  table.bound = {.lengths = nullptr, .stride = 0, .rows_per_request = 1, .reserved = 0};
   if (!binding.request.live_bound) return {};
   const LiveBound& live = *binding.request.live_bound;
   const int64_t rows = table_rows(binding.request);

@@ -168,7 +168,9 @@ void call_plan_start(const Arguments& arguments) {
   const Start start = call.start(2);
   if (arguments.size() == 3) return plan.run(stream, start);
   call.expect_count(3 + kMaxFields);
-  plan.run(call.metadata(3, 0, kSchemaOrder), stream, start);
+  Metadata source;
+  call.read(3, 0, kSchemaOrder, source);
+  plan.run(source, stream, start);
 }
 
 Branch* call_plan_fork(const Arguments& arguments) {
@@ -203,7 +205,9 @@ void call_node_repoint(const Arguments& arguments) {
   const CopyCall call{"plan", arguments};
   call.expect_count(1 + kMaxFields);
   auto& node = *reinterpret_cast<GraphNode*>(call.integer(0, "node"));
-  node.repoint(call.metadata(1, 0, kSchemaOrder));
+  Metadata source;
+  call.read(1, 0, kSchemaOrder, source);
+  node.repoint(source);
 }
 
 void call_fused_metadata_copy(const Arguments& arguments) {

@@ -22,7 +22,7 @@ void copy_as(const char* function, const CopyRequest& request, Stream stream) {
   PackedLaunch launch;
   pack(bound.key, bound.table, launch);
   thread_local OneNodeGraphs graphs(/*first_is_plain=*/true);
-  graphs.launch(kernel, launch, 0, on);
+  graphs.launch(kernel, launch, on);
 }
 
 void copy(const CopyRequest& request, Stream stream) { copy_as("copy", request, stream); }

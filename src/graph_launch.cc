@@ -2,6 +2,7 @@
 #include "graph_launch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "captured_launch.h"
@@ -12,7 +13,7 @@ namespace graphfeed {
 OneNodeGraph& OneNodeGraph::operator=(OneNodeGraph&& other) noexcept {
   std::swap(kernel_, other.kernel_);
   std::swap(stream_id_, other.stream_id_);
-  std::swap(version_, other.version_);
+  std::swap(at_, other.at_);
   std::swap(function_, other.function_);
   std::swap(graph_, other.graph_);
   std::swap(node_, other.node_);
@@ -20,16 +21,28 @@ OneNodeGraph& OneNodeGraph::operator=(OneNodeGraph&& other) noexcept {
   return *this;
 }
 
-void OneNodeGraph::launch(PackedLaunch& launch, uint64_t version, CUstream stream) {
+bool OneNodeGraph::is_at(const PackedLaunch& launch) const {
+  return at_->config.grid_x == launch.config.grid_x &&
+         at_->config.shared_bytes == launch.config.shared_bytes && at_->bytes == launch.bytes &&
+         std::memcmp(at_->parameter.data(), launch.parameter.data(), launch.bytes) == 0;
+}
+
+void OneNodeGraph::stay_at(const PackedLaunch& launch) {
+  at_->config = launch.config;
+  at_->bytes = launch.bytes;
+  std::memcpy(at_->parameter.data(), launch.parameter.data(), launch.bytes);
+}
+
+void OneNodeGraph::launch(PackedLaunch& launch, CUstream stream) {
   const Driver& d = driver();
   if (exec_ == nullptr) {
     instantiate(launch);
-  } else if (version == 0 || version != version_) {
+  } else if (!is_at(launch)) {
     void* params[] = {launch.parameter.data()};
     const CUkernelNodeParams node = node_params(function_, launch.config, params);
     check(d.cuGraphExecKernelNodeSetParams(exec_, node_, &node), "cuGraphExecKernelNodeSetParams");
+    stay_at(launch);
   }
-  version_ = version;
   check(d.cuGraphLaunch(exec_, stream), "cuGraphLaunch");
 }
 
@@ -42,6 +55,8 @@ void OneNodeGraph::instantiate(PackedLaunch& launch) {
   const CUkernelNodeParams node = node_params(function_, launch.config, params);
   check(d.cuGraphAddKernelNode(&node_, graph_, nullptr, 0, &node), "cuGraphAddKernelNode");
   check(d.cuGraphInstantiateWithFlags(&exec_, graph_, 0), "cuGraphInstantiateWithFlags");
+  at_ = std::make_unique<PackedLaunch>();
+  stay_at(launch);
 }
 
 // Work under way is not disturbed. The driver may be gone where a thread ends with the process.
@@ -70,8 +85,7 @@ OneNodeGraph* OneNodeGraphs::find(CUkernel kernel, unsigned long long stream_id)
   return is_new && first_is_plain_ ? nullptr : &graphs_.front();
 }
 
-bool OneNodeGraphs::launch(CUkernel kernel, PackedLaunch& launch, uint64_t version,
-                           CUstream stream) {
+bool OneNodeGraphs::launch(CUkernel kernel, PackedLaunch& launch, CUstream stream) {
   const Driver& d = driver();
   const bool captured = is_capturing(stream);
   if (!captured) {
@@ -79,7 +93,7 @@ bool OneNodeGraphs::launch(CUkernel kernel, PackedLaunch& launch, uint64_t versi
     unsigned long long stream_id = 0;
     check(d.cuStreamGetId(stream, &stream_id), "cuStreamGetId");
     if (OneNodeGraph* graph = find(kernel, stream_id)) {
-      graph->launch(launch, version, stream);
+      graph->launch(launch, stream);
       return false;
     }
   }

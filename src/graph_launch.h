@@ -4,7 +4,7 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
+#include <memory>
 
 #include "cuda_api.h"
 #include "launch.h"
@@ -25,16 +25,18 @@ class OneNodeGraph {
     return kernel_ == kernel && stream_id_ == stream_id;
   }
 
-  // Points the graph at the launch, unless it is at this version of it already, and launches it.
-  void launch(PackedLaunch& launch, uint64_t version, CUstream stream);
+  // Points the graph at the launch, unless it stands at the same already, and launches it.
+  void launch(PackedLaunch& launch, CUstream stream);
 
  private:
   void instantiate(PackedLaunch& launch);
+  [[nodiscard]] bool is_at(const PackedLaunch& launch) const;
+  void stay_at(const PackedLaunch& launch);
   void destroy() noexcept;
 
   CUkernel kernel_ = nullptr;
   unsigned long long stream_id_ = 0;
-  uint64_t version_ = 0;
+  std::unique_ptr<PackedLaunch> at_;
   CUfunction function_ = nullptr;
   CUgraph graph_ = nullptr;
   CUgraphNode node_ = nullptr;
@@ -50,8 +52,8 @@ class OneNodeGraphs {
 
   // Launches `kernel` on `stream`. A context of the kernel's device is current. Where the stream is
   // being captured it is a kernel launch, which becomes a node of the caller's graph, and true is
-  // returned. `version` is another for every other content of `launch`; 0 is never the same.
-  bool launch(CUkernel kernel, PackedLaunch& launch, uint64_t version, CUstream stream);
+  // returned.
+  bool launch(CUkernel kernel, PackedLaunch& launch, CUstream stream);
 
  private:
   OneNodeGraph* find(CUkernel kernel, unsigned long long stream_id);

@@ -67,6 +67,7 @@ int64_t lay_out_field(BoundField& field, std::span<Operand> operands) {
   field.access = widest_access(field, operands);
   field.skew = static_cast<uint8_t>(word_of(operands[0].data));
   field.skew_step = static_cast<uint8_t>(operands[0].row_stride & 3);
+  field.reserved = 0;
   const int32_t width = std::max(static_cast<int32_t>(field.access) / 4, 1);
   const bool one_row = field.rows == 1;  // then there is nothing to divide
   const bool bounded = field.tokens_per_column != 0;

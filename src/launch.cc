@@ -2,7 +2,9 @@
 #include "launch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
+#include <type_traits>
 
 namespace graphfeed {
 namespace {
@@ -65,6 +67,9 @@ void pack(KernelKey key, const BoundTable& table, PackedLaunch& launch) {
                    .num_attributes = 0};
   with_table_of(key, [&]<class Table>(Table*) {
     static_assert(sizeof(Table) <= sizeof(launch.parameter));
+    static_assert(std::has_unique_object_representations_v<Table>);
+    launch.bytes = sizeof(Table);
+    std::memset(launch.parameter.data(), 0, sizeof(Table));
     auto& packed = *new (launch.parameter.data()) Table;
     fill(table, packed);
     const auto* const mark =

@@ -13,7 +13,8 @@ namespace graphfeed {
 struct PackedLaunch {
   CUlaunchConfig config;  // but for the stream
   size_t mark;            // where in the parameter 8 bytes tell whose launch it is: a destination
-  // The kernel's one parameter; only as much is filled as the kernel of its key declares.
+  size_t bytes;           // of the parameter, as the kernel of its key declares it; all are written
+  // The kernel's one parameter.
   alignas(8) std::array<std::byte, sizeof(StridedTable<kMaxDestinations>)> parameter;
 };
 

@@ -34,7 +34,7 @@ struct Plan::State {
     const ScopedDevice current(device.id);
     const auto on = static_cast<CUstream>(stream);
     if (start == Start::kSerial) {
-      if (!graphs.launch(of.kernel, of.launch, of.version, on)) return;
+      if (!graphs.launch(of.kernel, of.launch, on)) return;
     } else {
       check_start(start, device.id, "plan");
       launch_kernel(of.kernel, of.launch, on, start);

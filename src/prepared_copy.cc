@@ -15,7 +15,6 @@ std::unique_ptr<PreparedCopy> CopyTemplate::prepare(const Metadata& source) cons
   CopyRequest next = request_;
   next.source = source;
   auto copy = std::make_unique<PreparedCopy>(source);
-  copy->version = ++num_versions_;
   copy->kernel = nullptr;
   BoundCopy& bound = copy->bound;
   bind(next, "plan", bound);
@@ -41,7 +40,6 @@ void CopyTemplate::undo(PreparedCopy& copy) const {
 void CopyTemplate::repack(PreparedCopy& copy) const {
   if (copy.kernel == nullptr) return;
   pack_source(copy.bound.key, copy.bound.table, copy.launch);
-  copy.version = ++num_versions_;
 }
 
 }  // namespace graphfeed

@@ -2,8 +2,6 @@
 // In: a request whose destinations stay. Out: for one source after the other, what a launch takes.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -20,7 +18,6 @@ struct PreparedCopy {
   BoundCopy bound;
   CUkernel kernel;  // null where there is nothing to launch, or on a CPU
   PackedLaunch launch;
-  uint64_t version;  // of `launch`, no other has it
   Rebinding rebinding;
 };
 
@@ -48,7 +45,6 @@ class CopyTemplate {
 
   CopyRequest request_;  // its source is the first
   std::vector<Metadata> destinations_;
-  mutable std::atomic<uint64_t> num_versions_ = 0;
 };
 
 }  // namespace graphfeed

@@ -81,6 +81,7 @@ __device__ __forceinline__ FieldShape shape_of(const DenseTable<kBucket>& table,
           1,
           field.access,
           field.skew,
+          0,
           0};
 }
 

@@ -48,6 +48,7 @@ struct FieldShape {
   // of the access, in the source and in every destination alike.
   uint8_t skew;
   uint8_t skew_step;
+  uint8_t reserved;  // 0, so that equal tables have equal bytes
 };
 
 struct TableShape {
@@ -62,6 +63,7 @@ struct BoundShape {
   const int32_t* lengths;
   int64_t stride;             // elements
   uint32_t rows_per_request;  // table row r is bounded by lengths[r / rows_per_request]
+  uint32_t reserved;
 };
 
 // Element (row, column) is data[row * row_stride + column * column_stride].
@@ -93,6 +95,7 @@ struct DenseField {
   int32_t segment;
   Access access;
   uint8_t skew;
+  uint8_t reserved[2];
   int32_t* operands[1 + kBucket];  // the source, then the destinations
 };
 
