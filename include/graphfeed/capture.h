@@ -21,15 +21,13 @@ enum class Start : uint8_t { kSerial, kProgrammatic };
 // What Plan::fork() left in a stream's capture: a node beside those that are captured next.
 class Branch {
  public:
-  // What `stream` captures from here on waits for the branch. Not to be called on a branch that
-  // nothing waits for: the end of the graph waits for it anyhow. Does nothing where the fork was
-  // made outside a capture, which ran in order. Throws Error (value) where `stream` is not in the
-  // capture that was forked.
+  // What `stream` captures from here on waits for the branch; without a join only the graph's end
+  // does. Does nothing where the fork was made outside a capture, and so ran in order. Throws Error
+  // (value) where `stream` is not in the capture that was forked.
   void join(Stream stream) const;
 
  private:
   friend class Plan;
-  friend struct BranchParts;
 
   uint64_t capture_id_ = 0;
   void* node_ = nullptr;  // CUgraphNode; null: there is nothing to wait for

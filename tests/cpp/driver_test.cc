@@ -113,9 +113,9 @@ static_assert(matches(graphfeed::kEventDisableTiming, CU_EVENT_DISABLE_TIMING));
 
 static_assert(graphfeed::kAddCaptureDependencies == CU_STREAM_ADD_CAPTURE_DEPENDENCIES);
 static_assert(graphfeed::kSetCaptureDependencies == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
-static_assert(std::is_same_v<decltype(&::cuStreamUpdateCaptureDependencies),
-                             CUresult (*)(CUstream, CUgraphNode*, const CUgraphEdgeData*, size_t,
-                                          unsigned)>);
+static_assert(
+    std::is_same_v<decltype(&::cuStreamUpdateCaptureDependencies),
+                   CUresult (*)(CUstream, CUgraphNode*, const CUgraphEdgeData*, size_t, unsigned)>);
 
 using Id = graphfeed::CUlaunchAttributeId;
 static_assert(matches(Id::kIgnore, CU_LAUNCH_ATTRIBUTE_IGNORE));
