@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "copy.h"
 
-#include "bind.h"
 #include "copy_cpu.h"
 #include "driver.h"
 #include "graph_launch.h"
 #include "kernel_cache.h"
 #include "launch.h"
+#include "recent_bindings.h"
 
 namespace graphfeed {
 
 void copy_as(const char* function, const CopyRequest& request, Stream stream) {
-  BoundCopy bound;
-  bind(request, function, bound);
+  thread_local RecentBindings bindings;
+  const BoundCopy& bound = bindings.bind(request, function);
   if (bound.table.num_fields == 0) return;
   if (bound.device.type == DeviceType::kCpu) return copy_on_cpu(bound.table);
 

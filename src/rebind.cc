@@ -21,6 +21,11 @@ uintptr_t distance(const void* from, const void* to) {
 
 }  // namespace
 
+void Rebinding::restart(const Metadata& source) {
+  source_ = source;
+  has_ranges_ = false;
+}
+
 bool Rebinding::is_alike(const Metadata& source) const {
   return std::all_of(kSchema.begin(), kSchema.end(), [&](const FieldSpec& spec) {
     const auto& bound = source_.*spec.member;

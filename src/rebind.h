@@ -12,8 +12,12 @@ namespace graphfeed {
 
 class Rebinding {
  public:
+  Rebinding() = default;
   // source: what a copy was bound to. The destinations of that copy stay as they are.
   explicit Rebinding(const Metadata& source) : source_(source) {}
+
+  // Begins with another copy, bound to `source`.
+  void restart(const Metadata& source);
 
   // Binds `bound`, which is bound to the source given last, to this one, and returns true. False,
   // and nothing is changed, where more than addresses may differ from what bind() would make of it,

@@ -1,10 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bind_case.h"
 
+#include <cstring>
+
 #include "graphfeed/error.h"
 
 namespace graphfeed {
 namespace {
+
+std::string difference(const Operand& a, const Operand& b) {
+  if (a.data != b.data) return "address";
+  return a.row_stride == b.row_stride && a.column_stride == b.column_stride ? "" : "stride";
+}
+
+std::string difference(const BoundField& a, const BoundField& b, int num_operands) {
+  if (a.rows != b.rows || a.columns != b.columns) return "size";
+  if (a.tokens_per_column != b.tokens_per_column) return "tokens_per_column";
+  if (a.segment != b.segment || a.blocks_per_row != b.blocks_per_row || a.row_step != b.row_step) {
+    return "grid";
+  }
+  if (a.access != b.access || a.skew != b.skew || a.skew_step != b.skew_step) return "access";
+  for (int k = 0; k < num_operands; ++k) {
+    const std::string of_operand = difference(a.operands[k], b.operands[k]);
+    if (!of_operand.empty()) return "operand " + std::to_string(k) + ": " + of_operand;
+  }
+  return {};
+}
 
 Metadata every_field(ForwardMode mode, int first_address, Device device) {
   const bool decode = mode == ForwardMode::kDecode;
@@ -64,6 +85,28 @@ BoundCopy bound_of(BindCase& bind_case) {
 
 const Operand& operand_at(const BoundTable& table, int field, int k) {
   return table.fields[field].operands[k];
+}
+
+std::string difference(const BoundCopy& a, const BoundCopy& b) {
+  if (!(a.device == b.device) || !(a.key == b.key)) return "device or key";
+  const BoundTable& s = a.table;
+  const BoundTable& t = b.table;
+  if (s.num_fields != t.num_fields || s.num_destinations != t.num_destinations ||
+      s.num_blocks != t.num_blocks || s.shared_bytes != t.shared_bytes) {
+    return "shape of the table";
+  }
+  if (std::memcmp(s.first_block, t.first_block, sizeof(s.first_block)) != 0) return "first_block";
+  if (s.bound.lengths != t.bound.lengths || s.bound.stride != t.bound.stride ||
+      s.bound.rows_per_request != t.bound.rows_per_request) {
+    return "live bound";
+  }
+  for (int f = 0; f < s.num_fields; ++f) {
+    const auto at = static_cast<size_t>(f);
+    if (a.specs[at] != b.specs[at]) return "place in the schema";
+    const std::string of_field = difference(s.fields[f], t.fields[f], 1 + s.num_destinations);
+    if (!of_field.empty()) return "field " + std::to_string(f) + ": " + of_field;
+  }
+  return {};
 }
 
 std::string refusal_of(BindCase& bind_case) {

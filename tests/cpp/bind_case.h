@@ -40,6 +40,9 @@ BoundCopy bound_of(BindCase& bind_case);
 // The source (k 0) or destination k - 1 of a row of the table.
 const Operand& operand_at(const BoundTable& table, int field, int k);
 
+// The first thing in which two bound copies differ; empty if there is none.
+std::string difference(const BoundCopy& a, const BoundCopy& b);
+
 // "type: ", "value: " or "runtime: " and the whole sentence; "accepted" where bind(), or the call,
 // throws nothing.
 std::string refusal_of(BindCase& bind_case);
