@@ -3,63 +3,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
-from collections import Counter
+import re
 
-import graphfeed
-import numpy as np
 import pytest
 from graphfeed import ForwardMode
-from graphfeed.replay import Engine, EngineConfig, Mismatch, Request, run
+from graphfeed.replay import PLACEMENTS, Engine, EngineConfig, Mismatch, Request, run
 from graphfeed.replay.__main__ import main
 from graphfeed.replay.arrays import CpuArrays, DeviceError, open_arrays
 from graphfeed.replay.engine import graph_sizes
+from graphfeed.replay.placement import Prepared
 from graphfeed.replay.progress import progress
 from graphfeed.replay.source import SourceBuilder
-
-SMALL = EngineConfig(max_batch=12, context=1000, top_k=256, seed=5)
-
-
-def make_requests(count, *, seed=1, longest=1500, outputs=60):
-    rng = np.random.default_rng(seed)
-    arrivals = np.sort(rng.integers(0, 50 * count, size=count)).tolist()
-    lengths = rng.integers(1, longest, size=count).tolist()
-    tokens = rng.integers(1, outputs, size=count).tolist()
-    return [Request(*row) for row in zip(arrivals, lengths, tokens)]
-
-
-def plain_copy(source, destinations, *, mode, bs, max_seqlen_k, seqlens_expanded_size, stream):
-    """The table of docs/design.md as NumPy slices, so that the replay is tested alone."""
-    verify = mode is ForwardMode.TARGET_VERIFY
-    rows = seqlens_expanded_size if verify else bs
-    pages = source.real_page_table.shape[1]
-    for each in destinations:
-        each.cache_seqlens[:bs] = source.cache_seqlens[:bs]
-        each.cu_seqlens_k[1 : bs + 1] = source.cu_seqlens_k[1 : bs + 1]
-        each.page_table_1[:rows, :max_seqlen_k] = source.page_table_1[:rows, :max_seqlen_k]
-        if verify:
-            each.seqlens_expanded[:rows] = source.seqlens_expanded[:rows]
-        each.dsa_cache_seqlens[:rows] = source.dsa_cache_seqlens[:rows]
-        each.dsa_cu_seqlens_k[1 : rows + 1] = source.dsa_cu_seqlens_k[1 : rows + 1]
-        each.real_page_table[:rows, :pages] = source.real_page_table[:rows]
-        each.flashmla_num_splits[: rows + 1] = source.flashmla_num_splits[: rows + 1]
-        each.flashmla_metadata[:] = source.flashmla_metadata
-
-
-def flip_after(refresh, *, call, destination, place):
-    """Wraps ``refresh``: after call ``call``, the element that ``place`` picks is flipped."""
-    calls = Counter()
-
-    def corrupted(source, destinations, **keywords):
-        refresh(source, destinations, **keywords)
-        if calls["refresh"] == call:
-            tensor, index = place(destinations[destination])
-            tensor[index] ^= 1
-        calls["refresh"] += 1
-
-    return corrupted
-
+from replay_case import ON_CPU, SMALL, corrupted, make_requests
 
 # Engine
 
@@ -198,55 +156,25 @@ def test_source_holds_the_published_formulas():
         {"max_batch": 9, "context": 130, "page_size": 16, "top_k": 40},
     ],
 )
-def test_source_and_reference_agree_on_random_states(seed, sizes):
+@pytest.mark.parametrize("placement", ON_CPU, ids=lambda each: each.name)
+def test_source_and_reference_agree_on_random_states(placement, seed, sizes):
     config = EngineConfig(seed=seed, **sizes)
     requests = make_requests(25, seed=seed, longest=2 * config.context)
-    summary = run(requests, config=config, device="cpu", refresh=plain_copy)
+    summary = run(requests, config=config, device="cpu", placements=[placement])
     assert summary.requests_finished == len(requests)
     assert summary.mismatches == 0
 
 
 def test_reference_finds_a_refresh_that_did_nothing():
+    idle = dataclasses.replace(
+        ON_CPU[0], prepare=lambda graph, first: Prepared(lambda batch: None, graph.captured)
+    )
     with pytest.raises(Mismatch) as raised:
-        run(make_requests(3), config=SMALL, device="cpu", refresh=lambda *_, **__: None)
+        run(make_requests(3), config=SMALL, device="cpu", placements=[idle])
     assert (raised.value.step, raised.value.destination) == (0, "draft 0")
 
 
-@pytest.mark.parametrize(
-    ("call", "destination", "place", "where"),
-    [
-        (14, 1, lambda each: (each.page_table_1, (3, 17)), ("draft 1", "page_table_1", 3, 17)),
-        (14, 2, lambda each: (each.cache_seqlens, 2), ("draft 2", "cache_seqlens", 0, 2)),
-        (14, 0, lambda each: (each.cu_seqlens_k, 0), ("draft 0", "cu_seqlens_k", 0, 0)),
-        (14, 0, lambda each: (each.seqlens_expanded, 1), ("draft 0", "seqlens_expanded", 0, 1)),
-        (14, 0, lambda each: (each.page_table_1.base, 0), ("draft 0", "page_table_1", -1, -4)),
-        (15, 0, lambda each: (each.real_page_table, (9, 1)), ("verify", "real_page_table", 9, 1)),
-        (15, 0, lambda each: (each.page_table_1, (-1, -1)), ("verify", "page_table_1", 47, 1023)),
-        (
-            15,
-            0,
-            lambda each: (each.flashmla_metadata, (65, 7)),
-            ("verify", "flashmla_metadata", 65, 7),
-        ),
-    ],
-)
-def test_a_corrupted_element_is_named(call, destination, place, where):
-    refresh = flip_after(plain_copy, call=call, destination=destination, place=place)
-    requests = [Request(0, 200, 100)] * 4
-    with pytest.raises(Mismatch) as raised:
-        run(requests, config=SMALL, device="cpu", refresh=refresh)
-    found = raised.value
-    assert found.step == 7
-    assert (found.destination, found.field, found.row, found.column) == where
-    assert found.got == found.expected ^ 1
-    assert found.num_elements == 1
-    assert str(found).startswith(
-        f"step 7: destination {where[0]}: {where[1]}: row {where[2]}, column {where[3]}: "
-        f"expected {found.expected}, got {found.got}"
-    )
-
-
-# The job, through graphfeed.copy
+# The job
 
 
 def test_a_short_replay_has_no_mismatch():
@@ -274,19 +202,6 @@ def test_a_short_replay_on_a_gpu_has_no_mismatch():
     assert summary.mismatches == 0
 
 
-@pytest.mark.gpu
-def test_a_corrupted_element_on_a_gpu_is_read_by_the_replayed_graph():
-    try:
-        open_arrays("cuda")
-    except DeviceError as error:
-        pytest.skip(str(error))
-    refresh = flip_after(
-        graphfeed.copy, call=5, destination=0, place=lambda each: (each.page_table_1, (1, 5))
-    )
-    with pytest.raises(Mismatch, match=r"step 2: destination verify: page_table_1: row 1, col"):
-        run([Request(0, 20, 90)] * 4, config=SMALL, device="cuda", refresh=refresh)
-
-
 def test_run_refuses_no_steps_and_no_requests():
     with pytest.raises(ValueError, match="steps: expected 1 or more, got 0"):
         run(make_requests(1), steps=0)
@@ -304,6 +219,15 @@ def test_command_plays_the_excerpt_and_ends_with_mismatches_0(capsys):
     out, err = capsys.readouterr()
     assert out.rstrip().splitlines()[-1] == "mismatches 0"
     assert "steps        20 (20 decode to 3 destinations, 20 target_verify n=4 to 1)" in out
+    lines = out.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("us a step"))
+    assert [line.split()[0] for line in lines[first + 1 : first + 5]] == [
+        *(each.name for each in ON_CPU),
+        "refreshed",
+    ]
+    percentiles = [lines[first].index(name) + 3 for name in ("p50", "p90", "p99")]
+    for line in lines[first + 1 : first + 4]:
+        assert all(re.search(r" [0-9]+[.][0-9]$", line[:end]) for end in percentiles)
     assert "replay: step 20 of 20\n" in err
     assert "\x1b" not in out + err
     assert "\r" not in out + err
@@ -316,19 +240,58 @@ def test_command_prints_json(capsys):
     assert summary["steps"] == 20
     assert summary["draft_tokens"] == 3
     assert summary["batch"]["max"] <= 8
+    assert [(each["name"], each["steps"]) for each in summary["placements"]] == [
+        ("copies", 7),
+        ("copy", 7),
+        ("plan", 6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--placement", "plan"], ["plan"]),
+        (["--placement", "plan,copies"], ["plan", "copies"]),
+        (["--placement", "plan", "--placement", "copy,plan"], ["plan", "copy"]),
+    ],
+    ids=" ".join,
+)
+def test_command_plays_the_placements_asked_for(capsys, options, names):
+    assert main([*SHORT, *options, "--json"]) == 0
+    placements = json.loads(capsys.readouterr().out)["placements"]
+    assert [each["name"] for each in placements] == names
+
+
+def test_command_refuses_the_graph_without_a_gpu_in_a_line(capsys):
+    assert main([*SHORT, "--placement", "copy,graph"]) == 2
+    out, err = capsys.readouterr()
+    line = "python -m graphfeed.replay: placement graph: needs a GPU, and this is cpu"
+    assert (out, err) == ("", f"{line}\n")
+
+
+def test_command_refuses_an_unknown_placement(capsys):
+    with pytest.raises(SystemExit) as raised:
+        main([*SHORT, "--placement", "copy,eager"])
+    assert raised.value.code == 2
+    expected = "--placement: expected some of copies, copy, plan, graph, got 'eager'"
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"]])
 def test_command_exits_1_at_a_mismatch_and_names_it(capsys, monkeypatch, extra):
-    corrupted = flip_after(
-        graphfeed.copy, call=8, destination=2, place=lambda each: (each.page_table_1, (3, 17))
+    wrong = corrupted(
+        PLACEMENTS["copy"],
+        nth=4,
+        name="draft 2",
+        place=lambda d: (d.metadata.page_table_1, (3, 17)),
     )
-    monkeypatch.setattr(graphfeed, "copy", corrupted)
-    assert main([*SHORT, *extra]) == 1
+    monkeypatch.setitem(PLACEMENTS, "copy", wrong)
+    assert main([*SHORT, "--placement", "copy", *extra]) == 1
     out, err = capsys.readouterr()
-    assert "mismatch: step 4: destination draft 2: page_table_1: row 3, column 17: " in err
+    assert "mismatch: step 4: copy: destination draft 2: page_table_1: row 3, column 17: " in err
     if extra:
-        assert json.loads(out)["mismatch"]["field"] == "page_table_1"
+        mismatch = json.loads(out)["mismatch"]
+        assert (mismatch["placement"], mismatch["field"]) == ("copy", "page_table_1")
     else:
         assert "mismatches 0" not in out
 

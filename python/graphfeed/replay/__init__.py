@@ -3,7 +3,7 @@
 
 Comes in: a trace (arrival, input tokens, output tokens). Goes out: a summary, after every element
 of every destination was checked against an independent reference at every step.
-Data goes trace -> engine -> source -> ``graphfeed.copy`` -> captured graph -> reference.
+Data goes trace -> engine -> source -> placement -> captured graph -> reference.
 """
 
 import importlib.util
@@ -12,14 +12,19 @@ if importlib.util.find_spec("numpy") is None:
     raise ImportError("graphfeed.replay needs NumPy: pip install 'graphfeed[replay]'")
 
 from graphfeed.replay.engine import Engine, EngineConfig
+from graphfeed.replay.placement import PLACEMENTS, Placement
 from graphfeed.replay.reference import Mismatch
-from graphfeed.replay.run import Summary, run
+from graphfeed.replay.run import run
+from graphfeed.replay.summary import PlacementTimes, Summary
 from graphfeed.replay.trace import Request, TraceError, read_trace
 
 __all__ = [
+    "PLACEMENTS",
     "Engine",
     "EngineConfig",
     "Mismatch",
+    "Placement",
+    "PlacementTimes",
     "Request",
     "Summary",
     "TraceError",

@@ -15,9 +15,11 @@ from collections.abc import Sequence
 
 from graphfeed.replay.arrays import DeviceError
 from graphfeed.replay.engine import EngineConfig
+from graphfeed.replay.placement import PLACEMENTS, Placement
 from graphfeed.replay.progress import progress
 from graphfeed.replay.reference import Mismatch
-from graphfeed.replay.run import DEFAULT_STEPS, Spread, Summary, run
+from graphfeed.replay.run import DEFAULT_STEPS, run
+from graphfeed.replay.summary import describe
 from graphfeed.replay.trace import EXCERPT, TraceError, read_trace
 
 
@@ -27,8 +29,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m graphfeed.replay",
         description="Plays a request trace through a small continuous-batching engine stand-in, "
-        "refreshes 3 draft backends and target_verify through graphfeed at each step, and checks "
-        "every element of every destination against an independent reference.",
+        "refreshes 3 draft backends and target_verify at each step, by separate copies and by "
+        "graphfeed's placements in turns, and checks every element of every destination against an "
+        "independent reference.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
@@ -40,6 +43,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--steps", type=int, default=DEFAULT_STEPS, help="most steps to play")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="where")
+    parser.add_argument(
+        "--placement",
+        type=_placements,
+        action="append",
+        metavar="NAME[,NAME]",
+        default=argparse.SUPPRESS,
+        help=f"what refreshes, in turns: {', '.join(PLACEMENTS)} (default: all that the device can "
+        "do; graph needs a GPU)",
+    )
     parser.add_argument(
         "--max-batch", type=int, default=sizes.max_batch, help="most requests at once"
     )
@@ -91,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             seed=options.seed,
         )
         requests = read_trace(options.trace)
+        asked = [each for some in getattr(options, "placement", ()) for each in some]
     except (TraceError, ValueError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
@@ -101,6 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 config=config,
                 steps=options.steps,
                 device=options.device,
+                placements=list(dict.fromkeys(asked)) or None,
                 on_step=on_step,
             )
     except (DeviceError, MemoryError) as error:
@@ -123,36 +137,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def describe(summary: Summary) -> str:
-    """The summary in lines for a reader; the last one is ``mismatches 0``."""
-    return "\n".join(
-        (
-            f"device       {summary.device}",
-            f"steps        {summary.steps} ({summary.steps} decode to "
-            f"{summary.decode_destinations} destinations, {summary.steps} target_verify n="
-            f"{summary.draft_tokens} to {summary.verify_destinations})",
-            f"requests     {summary.requests_finished} finished, {summary.requests_running} "
-            f"running, {summary.requests} in the trace, {summary.inputs_truncated} truncated",
-            f"pages        {summary.peak_pages} of {summary.pool_pages} in use at most",
-            f"batch        {_percentiles(summary.batch)}",
-            f"context      {_percentiles(summary.context)}",
-            f"us a step    {_times(summary.step_us)} (host time of the calls, caches cold)",
-            f"  decode     {_times(summary.decode_us)}",
-            f"  verify     {_times(summary.verify_us)}",
-            f"refreshed    {summary.bytes_refreshed / 1e9:.2f} GB",
-            f"checked      {summary.bytes_checked / 1e9:.2f} GB, guards included, in "
-            f"{summary.seconds:.1f} s",
-            f"mismatches {summary.mismatches}",
-        )
-    )
-
-
-def _percentiles(spread: Spread) -> str:
-    return f"p50 {spread.p50}, p90 {spread.p90}, p99 {spread.p99}, max {spread.max}"
-
-
-def _times(spread: Spread) -> str:
-    return f"median {spread.p50:.1f}, p99 {spread.p99:.1f}"
+def _placements(names: str) -> list[Placement]:
+    chosen = []
+    for name in names.split(","):
+        if name not in PLACEMENTS:
+            known = ", ".join(PLACEMENTS)
+            raise argparse.ArgumentTypeError(f"expected some of {known}, got {name!r}")
+        chosen.append(PLACEMENTS[name])
+    return chosen
 
 
 if __name__ == "__main__":

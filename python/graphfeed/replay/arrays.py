@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import importlib.util
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +34,7 @@ class DeviceError(RuntimeError):
 
 
 Tensor = Any  # numpy.ndarray, or torch.Tensor on a GPU
-Read = Callable[[], "list[np.ndarray]"]
+Captured = Any  # torch.cuda.CUDAGraph, None on the CPU
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,20 @@ def destination_blocks(
     }
 
 
+class Reader(Protocol):
+    """Stands in for the model: its graphs read all of some buffers into the same results."""
+
+    def capture(self, refresh: Callable[[], None] | None = None) -> Captured:
+        """Captures a graph in which what `refresh` queues comes before the reads.
+
+        With a refresh the graph is kept, so that its nodes can be re-pointed. On the CPU there is
+        no graph.
+        """
+
+    def read(self, captured: Captured) -> list[np.ndarray]:
+        """Replays the graph and returns what it read; on the CPU the buffers themselves."""
+
+
 class Arrays(Protocol):
     """Memory and array operations of one device.
 
@@ -110,11 +125,13 @@ class Arrays(Protocol):
         label: The device, for the summary.
         ordinal: CUDA device number, None on the CPU.
         stream: Raw handle of the stream everything runs on, None on the CPU.
+        no_nodes: Why nodes of captured graphs cannot be re-pointed here; None where they can.
     """
 
     label: str
     ordinal: int | None
     stream: int | None
+    no_nodes: str | None
 
     def on_stream(self) -> contextlib.AbstractContextManager[Any]:
         """Context in which array operations run on ``stream``."""
@@ -131,11 +148,8 @@ class Arrays(Protocol):
     def update(self, table: Tensor, host: np.ndarray, *, writes: Sequence[TableWrite]) -> None:
         """Brings the written parts of ``host`` into ``table``, made by ``array(host)``."""
 
-    def capture(self, buffers: Sequence[Tensor]) -> Read:
-        """Captures a graph that reads all of ``buffers``; calling the result replays it.
-
-        On the CPU there is no graph: the result returns the buffers themselves.
-        """
+    def reader(self, buffers: Sequence[Tensor]) -> Reader:
+        """A reader of all of ``buffers``."""
 
 
 class Destination:
@@ -169,6 +183,7 @@ class CpuArrays:
 
     def __init__(self, label: str = "cpu") -> None:
         self.label = label
+        self.no_nodes: str | None = f"needs a GPU, and this is {label}"
 
     def on_stream(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
@@ -185,8 +200,21 @@ class CpuArrays:
     def update(self, table: np.ndarray, host: np.ndarray, *, writes: Sequence[TableWrite]) -> None:
         """Nothing to do: ``array`` returned ``host`` itself."""
 
-    def capture(self, buffers: Sequence[np.ndarray]) -> Read:
-        return lambda: list(buffers)
+    def reader(self, buffers: Sequence[np.ndarray]) -> Reader:
+        return _CpuReader(buffers)
+
+
+class _CpuReader:
+    def __init__(self, buffers: Sequence[np.ndarray]) -> None:
+        self._buffers = list(buffers)
+
+    def capture(self, refresh: Callable[[], None] | None = None) -> Captured:
+        if refresh is not None:
+            raise DeviceError("device cpu: captures no graph")
+        return None
+
+    def read(self, captured: Captured) -> list[np.ndarray]:
+        return self._buffers
 
 
 class CudaArrays:
@@ -213,6 +241,9 @@ class CudaArrays:
         self._torch_stream = torch.cuda.Stream(self._device)
         self.label = f"cuda ({torch.cuda.get_device_name(self._device)})"
         self.stream: int | None = self._torch_stream.cuda_stream
+        self.no_nodes: str | None = None
+        if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph_exec"):
+            self.no_nodes = f"torch {torch.__version__} keeps no captured graph"
 
     def on_stream(self) -> contextlib.AbstractContextManager[Any]:
         return self._torch.cuda.stream(self._torch_stream)
@@ -231,23 +262,39 @@ class CudaArrays:
         for row, begin, end in writes:
             table[row, begin:end] = self.array(host[row, begin:end])
 
-    def capture(self, buffers: Sequence[Tensor]) -> Read:
-        torch = self._torch
+    def reader(self, buffers: Sequence[Tensor]) -> Reader:
         results = [self.buffer(buffer.numel()) for buffer in buffers]
-        hosts = [torch.empty_like(result, device="cpu", pin_memory=True) for result in results]
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self._torch_stream):
-            for result, buffer in zip(results, buffers):
+        return _CudaReader(buffers, results=results, stream=self._torch_stream)
+
+
+class _CudaReader:
+    def __init__(self, buffers: Sequence[Tensor], *, results: list[Tensor], stream: Any) -> None:
+        import torch
+
+        self._torch = torch
+        self._buffers = list(buffers)
+        self._results = results
+        self._hosts = [torch.empty_like(each, device="cpu", pin_memory=True) for each in results]
+        self._stream = stream
+
+    def capture(self, refresh: Callable[[], None] | None = None) -> Captured:
+        cuda = self._torch.cuda
+        kept = {} if refresh is None else {"keep_graph": True}
+        graph = cuda.CUDAGraph(**kept)
+        gc.collect()  # a buffer freed while the stream captures would end the capture
+        with cuda.graph(graph, stream=self._stream):
+            if refresh is not None:
+                refresh()
+            for result, buffer in zip(self._results, self._buffers):
                 result.copy_(buffer)
+        return graph
 
-        def read() -> list[np.ndarray]:
-            graph.replay()
-            for host, result in zip(hosts, results):
-                host.copy_(result, non_blocking=True)
-            self._torch_stream.synchronize()
-            return [host.numpy() for host in hosts]
-
-        return read
+    def read(self, captured: Captured) -> list[np.ndarray]:
+        captured.replay()
+        for host, result in zip(self._hosts, self._results):
+            host.copy_(result, non_blocking=True)
+        self._stream.synchronize()
+        return [host.numpy() for host in self._hosts]
 
 
 class _DriverAllocation:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class Mismatch(Exception):
 
     Attributes:
         step: Step number, from 0.
+        placement: What refreshed the destination.
         destination: Name of the destination.
         field: Name of the metadata tensor.
         row: Row of the first wrong element.
@@ -41,6 +43,7 @@ class Mismatch(Exception):
         self,
         *,
         step: int,
+        placement: str,
         destination: str,
         field: str,
         row: int,
@@ -50,6 +53,7 @@ class Mismatch(Exception):
         num_elements: int,
     ) -> None:
         self.step = step
+        self.placement = placement
         self.destination = destination
         self.field = field
         self.row = row
@@ -58,35 +62,42 @@ class Mismatch(Exception):
         self.got = got
         self.num_elements = num_elements
         super().__init__(
-            f"step {step}: destination {destination}: {field}: row {row}, column {column}: "
-            f"expected {expected}, got {got} ({num_elements} wrong in this tensor)"
+            f"step {step}: {placement}: destination {destination}: {field}: row {row}, column "
+            f"{column}: expected {expected}, got {got} ({num_elements} wrong in this tensor)"
         )
+
+
+class Key(NamedTuple):
+    """A destination: each placement has its own."""
+
+    placement: str
+    destination: str
 
 
 class Reference:
     """Expected content of all destinations, kept up to date step by step."""
 
     def __init__(
-        self, config: EngineConfig, destinations: Mapping[str, Mapping[str, Block]]
+        self, config: EngineConfig, destinations: Mapping[Key, Mapping[str, Block]]
     ) -> None:
         """Starts from destinations as captured: the sentinel, and 0 at the head of prefix sums.
 
         Args:
             config: Sizes of the engine.
-            destinations: The blocks of each destination's fields, by destination name.
+            destinations: The blocks of each destination's fields.
         """
         self._config = config
         self._blocks = destinations
         self._expected = {
-            name: {
+            key: {
                 field: np.full(math.prod(block.buffer_shape), SENTINEL, dtype=np.int32)
                 for field, block in blocks.items()
             }
-            for name, blocks in destinations.items()
+            for key, blocks in destinations.items()
         }
-        for name in destinations:
+        for key in destinations:
             for field in ("cu_seqlens_k", "dsa_cu_seqlens_k"):
-                self._view(name, field)[0] = 0
+                self._view(key, field)[0] = 0
         pool_rows = config.max_batch + 1
         self._page_of = np.zeros((pool_rows, config.table_pages), dtype=np.int32)
         self._slot_of = np.zeros((pool_rows, config.table_pages * config.page_size), dtype=np.int32)
@@ -105,8 +116,13 @@ class Reference:
                 )
             self._known[request.row] = (request.id, len(request.pages))
 
-    def expect_decode(self, name: str, state: BatchState) -> int:
-        """Expects destination ``name`` to be refreshed for decode.
+    def expect_decode(self, key: Key, state: BatchState, *, live: bool) -> int:
+        """Expects a destination to be refreshed for decode.
+
+        Args:
+            key: The destination.
+            state: The step's batch.
+            live: Table rows are refreshed to their own request's length, else all to the longest's.
 
         Returns:
             Elements refreshed.
@@ -114,17 +130,22 @@ class Reference:
         lengths = _padded_lengths(state)
         selected = [min(length, self._config.top_k) for length in lengths]
         return (
-            self._expect(name, "cache_seqlens", lengths)
-            + self._expect(name, "cu_seqlens_k", list(accumulate(lengths)), at=1)
-            + self._expect(name, "dsa_cache_seqlens", selected)
-            + self._expect(name, "dsa_cu_seqlens_k", list(accumulate(selected)), at=1)
-            + self._expect(name, "flashmla_num_splits", state.decode.num_splits)
-            + self._expect_scheduler(name, state.decode.metadata)
-            + self._expect_tables(name, state, repeat=1, columns=max(lengths))
+            self._expect(key, "cache_seqlens", lengths)
+            + self._expect(key, "cu_seqlens_k", list(accumulate(lengths)), at=1)
+            + self._expect(key, "dsa_cache_seqlens", selected)
+            + self._expect(key, "dsa_cu_seqlens_k", list(accumulate(selected)), at=1)
+            + self._expect(key, "flashmla_num_splits", state.decode.num_splits)
+            + self._expect_scheduler(key, state.decode.metadata)
+            + self._expect_tables(key, state, repeat=1, columns=_columns(lengths, live=live))
         )
 
-    def expect_verify(self, name: str, state: BatchState) -> int:
-        """Expects destination ``name`` to be refreshed for target_verify.
+    def expect_verify(self, key: Key, state: BatchState, *, live: bool) -> int:
+        """Expects a destination to be refreshed for target_verify.
+
+        Args:
+            key: The destination.
+            state: The step's batch.
+            live: Table rows are refreshed to their own request's length, else all to the longest's.
 
         Returns:
             Elements refreshed.
@@ -135,36 +156,37 @@ class Reference:
         expanded = [length + 1 + draft for length in lengths for draft in range(n)]
         selected = [min(length, self._config.top_k) for length in expanded]
         return (
-            self._expect(name, "cache_seqlens", with_drafts)
-            + self._expect(name, "cu_seqlens_k", list(accumulate(with_drafts)), at=1)
-            + self._expect(name, "seqlens_expanded", expanded)
-            + self._expect(name, "dsa_cache_seqlens", selected)
-            + self._expect(name, "dsa_cu_seqlens_k", list(accumulate(selected)), at=1)
-            + self._expect(name, "flashmla_num_splits", state.verify.num_splits)
-            + self._expect_scheduler(name, state.verify.metadata)
-            + self._expect_tables(name, state, repeat=n, columns=max(with_drafts))
+            self._expect(key, "cache_seqlens", with_drafts)
+            + self._expect(key, "cu_seqlens_k", list(accumulate(with_drafts)), at=1)
+            + self._expect(key, "seqlens_expanded", expanded)
+            + self._expect(key, "dsa_cache_seqlens", selected)
+            + self._expect(key, "dsa_cu_seqlens_k", list(accumulate(selected)), at=1)
+            + self._expect(key, "flashmla_num_splits", state.verify.num_splits)
+            + self._expect_scheduler(key, state.verify.metadata)
+            + self._expect_tables(key, state, repeat=n, columns=_columns(with_drafts, live=live))
         )
 
-    def check(self, name: str, *, step: int, got: Mapping[str, np.ndarray]) -> None:
+    def check(self, key: Key, *, step: int, got: Mapping[str, np.ndarray]) -> None:
         """Compares whole buffers, guard elements included.
 
         Args:
-            name: The destination.
+            key: The destination.
             step: Step number, for the message.
             got: The flat buffers by field name.
 
         Raises:
             Mismatch: The first wrong element.
         """
-        for field, expected in self._expected[name].items():
+        for field, expected in self._expected[key].items():
             index = _first_difference(expected, got[field])
             if index is None:
                 continue
-            block = self._blocks[name][field]
+            block = self._blocks[key][field]
             row, column = divmod(index, block.stride)
             raise Mismatch(
                 step=step,
-                destination=name,
+                placement=key.placement,
+                destination=key.destination,
                 field=field,
                 row=row - block.above,
                 column=column - block.left,
@@ -173,33 +195,41 @@ class Reference:
                 num_elements=int(np.count_nonzero(expected != got[field])),
             )
 
-    def _view(self, name: str, field: str) -> np.ndarray:
-        return self._blocks[name][field].view(self._expected[name][field])
+    def _view(self, key: Key, field: str) -> np.ndarray:
+        return self._blocks[key][field].view(self._expected[key][field])
 
     def _expect(
-        self, name: str, field: str, values: Sequence[int] | np.ndarray, *, at: int = 0
+        self, key: Key, field: str, values: Sequence[int] | np.ndarray, *, at: int = 0
     ) -> int:
-        self._view(name, field)[at : at + len(values)] = values
+        self._view(key, field)[at : at + len(values)] = values
         return len(values)
 
-    def _expect_scheduler(self, name: str, metadata: np.ndarray) -> int:
-        self._view(name, "flashmla_metadata")[:] = metadata
+    def _expect_scheduler(self, key: Key, metadata: np.ndarray) -> int:
+        self._view(key, "flashmla_metadata")[:] = metadata
         return metadata.size
 
-    def _expect_tables(self, name: str, state: BatchState, *, repeat: int, columns: int) -> int:
-        tokens = self._view(name, "page_table_1")
-        pages = self._view(name, "real_page_table")
-        num_pages = math.ceil(columns / self._config.page_size)
-        for place in range(state.bs):
+    def _expect_tables(
+        self, key: Key, state: BatchState, *, repeat: int, columns: Sequence[int]
+    ) -> int:
+        tokens = self._view(key, "page_table_1")
+        pages = self._view(key, "real_page_table")
+        num_elements = 0
+        for place, width in enumerate(columns):
             row = state.held[place].row if place < len(state.held) else 0
             rows = slice(place * repeat, (place + 1) * repeat)
-            tokens[rows, :columns] = self._slot_of[row, :columns]
+            num_pages = math.ceil(width / self._config.page_size)
+            tokens[rows, :width] = self._slot_of[row, :width]
             pages[rows, :num_pages] = self._page_of[row, :num_pages]
-        return state.bs * repeat * (columns + num_pages)
+            num_elements += repeat * (width + num_pages)
+        return num_elements
 
 
 def _padded_lengths(state: BatchState) -> list[int]:
     return [request.length for request in state.held] + [1] * (state.bs - len(state.held))
+
+
+def _columns(lengths: list[int], *, live: bool) -> list[int]:
+    return lengths if live else [max(lengths)] * len(lengths)
 
 
 def _first_difference(expected: np.ndarray, got: np.ndarray) -> int | None:

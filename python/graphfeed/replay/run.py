@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,141 +12,74 @@ import numpy as np
 
 import graphfeed
 from graphfeed import ForwardMode
-from graphfeed.replay.arrays import Arrays, Destination, destination_blocks, open_arrays
+from graphfeed.replay.arrays import Arrays, open_arrays
 from graphfeed.replay.engine import BatchState, Engine, EngineConfig
-from graphfeed.replay.reference import Reference
+from graphfeed.replay.model import NUM_DRAFT_BACKENDS, ModelGraph
+from graphfeed.replay.placement import Placement, choose
+from graphfeed.replay.reference import Key, Reference
 from graphfeed.replay.source import SourceBuilder
+from graphfeed.replay.summary import PlacementTimes, Summary, spread
 from graphfeed.replay.trace import Request
 
-NUM_DRAFT_BACKENDS = 3
 DEFAULT_STEPS = 2000
-
-Refresh = Callable[..., None]  # called as graphfeed.copy is
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Percentiles by nearest rank: values that occurred."""
-
-    p50: float
-    p90: float
-    p99: float
-    max: float
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a replay did.
-
-    Attributes:
-        device: Where the tensors were.
-        steps: Steps played; each refreshes the draft backends (decode) and then target_verify.
-        decode_destinations: Destinations refreshed in one decode call.
-        verify_destinations: Destinations refreshed in one target_verify call.
-        draft_tokens: Draft tokens verified a step.
-        requests: Requests of the trace.
-        requests_finished: Requests that came to their last token.
-        requests_running: Requests still in the batch when the replay ended.
-        inputs_truncated: Admitted requests whose input was cut to the context limit.
-        pool_pages: Pages in the pool.
-        peak_pages: Most pages in use at once.
-        batch: Running requests a step, padding not counted.
-        context: Tokens of a running request, over all requests and steps.
-        decode_us: Host time of a decode call; its maximum may hold the first call's compilation.
-        verify_us: Host time of a target_verify call.
-        step_us: Host time of a step's two calls. Caches are cold: the check of the whole buffers
-            runs between calls, so this is more than a benchmark's loop shows.
-        bytes_refreshed: Bytes written into destinations.
-        bytes_checked: Bytes of destinations compared, those around the refreshed blocks included.
-        mismatches: Wrong elements found; a replay that returns found none.
-        seconds: Time the whole replay took.
-    """
-
-    device: str
-    steps: int
-    decode_destinations: int
-    verify_destinations: int
-    draft_tokens: int
-    requests: int
-    requests_finished: int
-    requests_running: int
-    inputs_truncated: int
-    pool_pages: int
-    peak_pages: int
-    batch: Spread
-    context: Spread
-    decode_us: Spread
-    verify_us: Spread
-    step_us: Spread
-    bytes_refreshed: int
-    bytes_checked: int
-    mismatches: int
-    seconds: float
 
 
 @dataclass
 class _Record:
     batch: list[int] = field(default_factory=list)
     context: list[int] = field(default_factory=list)
-    decode_us: list[float] = field(default_factory=list)
-    verify_us: list[float] = field(default_factory=list)
     num_refreshed: int = 0
     num_checked: int = 0
 
 
-class _Graph:
-    """A captured graph's destinations, their source, and what they must hold."""
+class _Player:
+    """Plays steps by one placement, on destinations of its own."""
 
     def __init__(
-        self, arrays: Arrays, config: EngineConfig, *, mode: ForwardMode, names: Sequence[str]
+        self,
+        arrays: Arrays,
+        config: EngineConfig,
+        *,
+        placement: Placement,
+        decode: SourceBuilder,
+        verify: SourceBuilder,
     ) -> None:
-        self.mode = mode
-        self._stream = arrays.stream
-        self._source = SourceBuilder(arrays, config, mode=mode)
-        rows = self._source.rows_per_request
-        first = 0 if mode is ForwardMode.DECODE else NUM_DRAFT_BACKENDS
-        self.destinations = [
-            Destination(
-                name,
-                blocks=destination_blocks(config, rows_per_request=rows, index=first + index),
-                arrays=arrays,
-            )
-            for index, name in enumerate(names)
-        ]
-        self._metadata = [destination.metadata for destination in self.destinations]
-        buffers = [buffer for each in self.destinations for buffer in each.buffers.values()]
-        self.num_elements = sum(math.prod(buffer.shape) for buffer in buffers)
-        self._replay = arrays.capture(buffers)
-
-    def refresh(self, state: BatchState, req_to_token: Any, *, refresh: Refresh) -> float:
-        """Builds the source, refreshes every destination; returns the call's host time in us."""
-        source = self._source.build(state, req_to_token)
-        width = self._source.max_seqlen_k(state)
-        rows = state.bs * self._source.rows_per_request
-        begin = time.perf_counter()
-        refresh(
-            source,
-            self._metadata,
-            mode=self.mode,
-            bs=state.bs,
-            max_seqlen_k=width,
-            seqlens_expanded_size=rows,
-            stream=self._stream,
+        drafts = [f"draft {index}" for index in range(NUM_DRAFT_BACKENDS)]
+        self.placement = placement
+        self._decode = ModelGraph(arrays, config, placement=placement, source=decode, names=drafts)
+        self._verify = ModelGraph(
+            arrays, config, placement=placement, source=verify, names=["verify"]
         )
-        return (time.perf_counter() - begin) * 1e6
+        self._decode_us: list[float] = []
+        self._verify_us: list[float] = []
 
-    def check(self, reference: Reference, state: BatchState) -> int:
-        """Replays the graph and compares what it read; returns the elements refreshed."""
-        read = iter(self._replay())
-        num_refreshed = 0
-        for destination in self.destinations:
-            got = {name: next(read) for name in destination.buffers}
-            if self.mode is ForwardMode.DECODE:
-                num_refreshed += reference.expect_decode(destination.name, state)
-            else:
-                num_refreshed += reference.expect_verify(destination.name, state)
-            reference.check(destination.name, step=state.step, got=got)
-        return num_refreshed
+    @property
+    def blocks(self) -> dict[Key, Any]:
+        """The blocks of each destination's fields."""
+        destinations = (*self._decode.destinations, *self._verify.destinations)
+        return {Key(self.placement.name, each.name): each.blocks for each in destinations}
+
+    def play(
+        self, state: BatchState, req_to_token: Any, *, reference: Reference, record: _Record
+    ) -> None:
+        self._decode_us.append(self._decode.refresh(state, req_to_token))
+        record.num_refreshed += self._decode.check(reference, state)
+        self._verify_us.append(self._verify.refresh(state, req_to_token))
+        record.num_refreshed += self._verify.check(reference, state)
+        record.num_checked += self._decode.num_elements + self._verify.num_elements
+
+    def times(self) -> PlacementTimes | None:
+        """None where it played no step."""
+        if not self._decode_us:
+            return None
+        return PlacementTimes(
+            name=self.placement.name,
+            timed=self.placement.timed,
+            steps=len(self._decode_us),
+            decode_us=spread(self._decode_us),
+            verify_us=spread(self._verify_us),
+            step_us=spread(np.add(self._decode_us, self._verify_us)),
+        )
 
 
 def run(
@@ -156,17 +88,19 @@ def run(
     config: EngineConfig | None = None,
     steps: int = DEFAULT_STEPS,
     device: str = "auto",
-    refresh: Refresh | None = None,
+    placements: Sequence[Placement] | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Summary:
     """Plays ``requests`` through the engine stand-in, refreshing and checking every step.
+
+    The placements take turns: of k, step i is refreshed by number i mod k.
 
     Args:
         requests: The trace, ordered by arrival.
         config: Sizes of the engine; its defaults if None.
         steps: Most steps to play; the replay ends sooner when every request has finished.
         device: ``auto``, ``cpu`` or ``cuda``.
-        refresh: Called as ``graphfeed.copy``, which is the default, to refresh destinations.
+        placements: What refreshes destinations; by default all that the device can do.
         on_step: Called after each step with the number of steps done.
 
     Returns:
@@ -174,8 +108,8 @@ def run(
 
     Raises:
         Mismatch: A destination does not hold what it must after a step.
-        DeviceError: ``cuda`` was asked for and cannot be had.
-        ValueError: ``steps`` is below 1 or there are no requests.
+        DeviceError: ``cuda``, or a placement that needs it, was asked for and cannot be had.
+        ValueError: ``steps`` is below 1, there are no requests, or a placement is given twice.
     """
     if steps < 1:
         raise ValueError(f"steps: expected 1 or more, got {steps}")
@@ -183,32 +117,42 @@ def run(
         raise ValueError("requests: expected at least one")
     config = config or EngineConfig()
     arrays = open_arrays(device)
-    if refresh is None:
-        refresh = graphfeed.copy
-        if arrays.ordinal is not None:
-            graphfeed.warmup(arrays.ordinal)
+    chosen = choose(arrays, placements)
+    if arrays.ordinal is not None:
+        graphfeed.warmup(arrays.ordinal)
     engine = Engine(requests, config)
     begin = time.perf_counter()
     with arrays.on_stream():
-        record = _play(engine, arrays, steps=steps, refresh=refresh, on_step=on_step)
+        players = _players(chosen, arrays, config)
+        record = _play(engine, arrays, players=players, steps=steps, on_step=on_step)
     seconds = time.perf_counter() - begin
-    return _summarise(record, engine, arrays=arrays, requests=len(requests), seconds=seconds)
+    times = tuple(each for player in players if (each := player.times()) is not None)
+    return _summarise(
+        record, engine, arrays=arrays, times=times, requests=len(requests), seconds=seconds
+    )
+
+
+def _players(
+    placements: Sequence[Placement], arrays: Arrays, config: EngineConfig
+) -> list[_Player]:
+    decode = SourceBuilder(arrays, config, mode=ForwardMode.DECODE)
+    verify = SourceBuilder(arrays, config, mode=ForwardMode.TARGET_VERIFY)
+    return [
+        _Player(arrays, config, placement=placement, decode=decode, verify=verify)
+        for placement in placements
+    ]
 
 
 def _play(
     engine: Engine,
     arrays: Arrays,
     *,
+    players: Sequence[_Player],
     steps: int,
-    refresh: Refresh,
     on_step: Callable[[int], None] | None,
 ) -> _Record:
-    config = engine.config
-    drafts = [f"draft {index}" for index in range(NUM_DRAFT_BACKENDS)]
-    decode = _Graph(arrays, config, mode=ForwardMode.DECODE, names=drafts)
-    verify = _Graph(arrays, config, mode=ForwardMode.TARGET_VERIFY, names=["verify"])
-    destinations = (*decode.destinations, *verify.destinations)
-    reference = Reference(config, {each.name: each.blocks for each in destinations})
+    blocks = {key: each for player in players for key, each in player.blocks.items()}
+    reference = Reference(engine.config, blocks)
     req_to_token = arrays.array(engine.req_to_token)
     record = _Record()
     for step in range(steps):
@@ -217,11 +161,8 @@ def _play(
             break
         arrays.update(req_to_token, engine.req_to_token, writes=engine.writes)
         reference.follow(state)
-        record.decode_us.append(decode.refresh(state, req_to_token, refresh=refresh))
-        record.num_refreshed += decode.check(reference, state)
-        record.verify_us.append(verify.refresh(state, req_to_token, refresh=refresh))
-        record.num_refreshed += verify.check(reference, state)
-        record.num_checked += decode.num_elements + verify.num_elements
+        player = players[step % len(players)]
+        player.play(state, req_to_token, reference=reference, record=record)
         record.batch.append(len(state.held))
         record.context.extend(request.length for request in state.held)
         engine.finish_step()
@@ -231,9 +172,14 @@ def _play(
 
 
 def _summarise(
-    record: _Record, engine: Engine, *, arrays: Arrays, requests: int, seconds: float
+    record: _Record,
+    engine: Engine,
+    *,
+    arrays: Arrays,
+    times: tuple[PlacementTimes, ...],
+    requests: int,
+    seconds: float,
 ) -> Summary:
-    step_us = np.add(record.decode_us, record.verify_us)
     return Summary(
         device=arrays.label,
         steps=len(record.batch),
@@ -246,22 +192,11 @@ def _summarise(
         inputs_truncated=engine.num_truncated,
         pool_pages=engine.config.pool_pages,
         peak_pages=engine.peak_pages,
-        batch=_spread(record.batch),
-        context=_spread(record.context),
-        decode_us=_spread(record.decode_us),
-        verify_us=_spread(record.verify_us),
-        step_us=_spread(step_us),
+        batch=spread(record.batch),
+        context=spread(record.context),
+        placements=times,
         bytes_refreshed=4 * record.num_refreshed,
         bytes_checked=4 * record.num_checked,
         mismatches=0,
         seconds=seconds,
     )
-
-
-def _spread(values: Sequence[float] | np.ndarray) -> Spread:
-    ordered = np.sort(np.asarray(values))
-
-    def rank(percent: int) -> float:
-        return ordered[-(-len(ordered) * percent // 100) - 1].item()
-
-    return Spread(p50=rank(50), p90=rank(90), p99=rank(99), max=rank(100))

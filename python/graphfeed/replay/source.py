@@ -26,6 +26,7 @@ class SourceBuilder:
             config: Sizes of the engine.
             mode: DECODE or TARGET_VERIFY.
         """
+        self.mode = mode
         self._arrays = arrays
         self._config = config
         self._verify = mode is ForwardMode.TARGET_VERIFY
@@ -44,15 +45,20 @@ class SourceBuilder:
         longest = int(state.seq_lens.max())
         return longest + self._config.draft_tokens if self._verify else longest
 
-    def build(self, state: BatchState, req_to_token: Tensor) -> Metadata:
+    def build(
+        self, state: BatchState, req_to_token: Tensor, *, full_width: bool = False
+    ) -> Metadata:
         """Computes the metadata on the arrays' stream.
 
         Args:
             state: The step's padded batch.
             req_to_token: int32 [pool + 1, W], where ``arrays`` has its tensors.
+            full_width: Hand over tables of the same width at every step, which past the longest
+                request hold what earlier steps left; else they end there.
 
         Returns:
-            Tensors that the next call overwrites.
+            Tensors that the next call overwrites: all but the scheduler's are the same memory each
+            time.
         """
         bs, n = state.bs, self.rows_per_request
         rows = bs * n
@@ -69,7 +75,7 @@ class SourceBuilder:
             seqlens_expanded[:] = seq_lens
         dsa_cache_seqlens = self._dsa_cache_seqlens[:rows]
         dsa_cache_seqlens[:] = seqlens_expanded.clip(max=self._config.top_k)
-        page_table_1, real_page_table = self._tables(state, req_to_token)
+        page_table_1, real_page_table = self._tables(state, req_to_token, full_width=full_width)
         return Metadata(
             cache_seqlens=cache_seqlens,
             cu_seqlens_k=_prefix_sums(cache_seqlens, out=self._cu_seqlens_k[: bs + 1]),
@@ -84,7 +90,9 @@ class SourceBuilder:
             flashmla_metadata=self._arrays.array(scheduled.metadata),
         )
 
-    def _tables(self, state: BatchState, req_to_token: Tensor) -> tuple[Tensor, Tensor]:
+    def _tables(
+        self, state: BatchState, req_to_token: Tensor, *, full_width: bool
+    ) -> tuple[Tensor, Tensor]:
         bs, n, config = state.bs, self.rows_per_request, self._config
         tokens = req_to_token[self._arrays.array(state.req_rows), : self.max_seqlen_k(state)]
         pages = tokens[:, :: config.page_size] // config.page_size
@@ -95,7 +103,8 @@ class SourceBuilder:
         ):
             columns = values.shape[1]
             buffer.reshape(config.max_batch, n, width)[:bs, :, :columns] = values[:, None]
-            tables.append(buffer.reshape(-1, width)[: bs * n, :columns])
+            end = width if full_width else columns
+            tables.append(buffer.reshape(-1, width)[: bs * n, :end])
         return tables[0], tables[1]
 
 
