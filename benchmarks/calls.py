@@ -18,14 +18,13 @@ def metadata(fields: Fields) -> graphfeed.Metadata:
     return graphfeed.Metadata(**fields._asdict())
 
 
-def dropin(cell: Cell, source: Fields, destinations: Sequence[Fields]) -> Callable[[], None]:
-    return peers.dropin_call(
-        graphfeed.sglang.fused_metadata_copy_cuda,
-        graphfeed.sglang.fused_metadata_copy_multi_cuda,
-        cell,
-        source,
-        destinations,
-    )
+dropin = partial(
+    peers.dropin_call,
+    graphfeed.sglang.fused_metadata_copy_cuda,
+    graphfeed.sglang.fused_metadata_copy_multi_cuda,
+)
+# Of any number of destinations.
+dropins = partial(peers.dropin_calls, *dropin.args)
 
 
 def native(cell: Cell, source: Fields, destinations: Sequence[Fields]) -> Callable[[], None]:

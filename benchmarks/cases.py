@@ -68,14 +68,17 @@ class Sets:
         """Fills every destination with the sentinel."""
         self._destination.fill_(SENTINEL)
 
-    def expected(self, cell: Cell | None = None) -> torch.Tensor:
+    def expected(
+        self, cell: Cell | None = None, sources: Sequence[Fields] | None = None
+    ) -> torch.Tensor:
         """What the destinations hold after eager copies of every set; leaves them reset.
 
         Args:
             cell: Copy as this cell says; default: the one the sets were made for.
+            sources: Copy these, one a set; default: the sets' own.
         """
         self.reset()
-        for source, destinations in zip(self.sources, self.destinations):
+        for source, destinations in zip(sources or self.sources, self.destinations):
             eager_copy(cell or self.cell, source, destinations)
         expected = self._destination.clone()
         self.reset()

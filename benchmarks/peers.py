@@ -92,6 +92,41 @@ def dropin_call(
     return partial(multi, *tensors, cell.bs, columns, cell.bs)
 
 
+def num_calls(cell: Cell) -> int:
+    """Calls of SGLang's functions that a cell takes: they copy to one destination or to three."""
+    return 1 if cell.destinations in (1, 3) else cell.destinations
+
+
+def name_of(peer: Sglang, cell: Cell) -> str:
+    """The peer's name in the rows of a cell."""
+    return peer.name + calls_text(cell)
+
+
+def calls_text(cell: Cell) -> str:
+    """What a name has behind it where num_calls() is not 1."""
+    count = num_calls(cell)
+    return "" if count == 1 else f", {count} calls"
+
+
+def dropin_calls(
+    single: Callable[..., None],
+    multi: Callable[..., None],
+    cell: Cell,
+    source: cases.Fields,
+    destinations: Sequence[cases.Fields],
+) -> Callable[[], None]:
+    """Like dropin_call, for any number of destinations: num_calls() calls."""
+    if num_calls(cell) == 1:
+        return dropin_call(single, multi, cell, source, destinations)
+    each = [dropin_call(single, multi, cell, source, [to]) for to in destinations]
+
+    def call_each() -> None:
+        for call in each:
+            call()
+
+    return call_each
+
+
 def _single_fields(fields: cases.Fields) -> tuple[torch.Tensor, ...]:
     # In decode seqlens_expanded is the very tensor cache_seqlens.
     expanded = fields.seqlens_expanded

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times calls: on the host in drained batches, on the device as replays of a CUDA graph."""
+"""Times calls: on the host in drained batches, on the device as replays of a CUDA graph, and whole
+steps of both.
+"""
 
 from __future__ import annotations
 
 import gc
+import itertools
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 # Launches in flight stay far below the driver's queue of 1024, so that no call waits for room.
@@ -18,10 +22,17 @@ _WARM_BATCHES = 3
 
 @dataclass(frozen=True)
 class HostCall:
-    """A call without arguments, and how many kernels or copies it launches."""
+    """A call without arguments, and how many kernels or copies it launches.
+
+    Attributes:
+        call: What is timed.
+        launches: Kernels or copies a call.
+        after: Called behind each call, untimed.
+    """
 
     call: Callable[[], object]
     launches: int = 1
+    after: Callable[[], object] | None = None
 
     @property
     def batch(self) -> int:
@@ -71,26 +82,37 @@ def host_times(
             for name, host_call in calls.items():
                 if spent_ns[name] > budget_s * 1e9:
                     continue
-                stamps = _stamp_calls(host_call)
+                start = time.perf_counter_ns()
+                took_ns = _time_calls(host_call)
                 synchronize()
                 if batch >= 0:
-                    spent_ns[name] += time.perf_counter_ns() - stamps[0]
-                    samples[name] += _steps_us(stamps, clock_ns)
+                    spent_ns[name] += time.perf_counter_ns() - start
+                    samples[name] += [(ns - clock_ns) / 1e3 for ns in took_ns]
     return {name: HostTime(median(s), percentile(s, 99)) for name, s in samples.items()}
 
 
-def _stamp_calls(host_call: HostCall) -> list[int]:
-    clock, call = time.perf_counter_ns, host_call.call
+def in_turn(calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
+    """A call that makes one of the calls, the next one at each call; itself it takes 0.1 us."""
+    following = itertools.cycle(calls).__next__
+    return lambda: following()()
+
+
+def _time_calls(host_call: HostCall) -> list[int]:
+    """Nanoseconds of each call of a batch, with one reading of the clock in each."""
+    clock, call, after = time.perf_counter_ns, host_call.call, host_call.after
     stamps = [clock()]
     stamp = stamps.append
+    if after is None:
+        for _ in range(host_call.batch):
+            call()
+            stamp(clock())
+        return [b - a for a, b in zip(stamps, stamps[1:])]
     for _ in range(host_call.batch):
         call()
         stamp(clock())
-    return stamps
-
-
-def _steps_us(stamps: Sequence[int], clock_ns: float) -> list[float]:
-    return [(b - a - clock_ns) / 1e3 for a, b in zip(stamps, stamps[1:])]
+        after()
+        stamp(clock())
+    return [b - a for a, b in zip(stamps[::2], stamps[1::2])]
 
 
 def _clock_overhead_ns() -> float:
@@ -112,6 +134,65 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@dataclass(frozen=True)
+class Step:
+    """What refreshes the metadata, if a call does, and what then runs the model."""
+
+    refresh: Callable[[], object] | None
+    replay: Callable[[], object]
+
+    def __call__(self) -> None:
+        if self.refresh is not None:
+            self.refresh()
+        self.replay()
+
+
+@dataclass
+class StepTimes:
+    """Microseconds of each step, in the order of the rounds.
+
+    Attributes:
+        refresh: Host time of the refresh; 0 or so where no call makes it.
+        calls: Host time of all calls of the step.
+        end: From before the first call until the device has drained.
+    """
+
+    refresh: list[float] = field(default_factory=list)
+    calls: list[float] = field(default_factory=list)
+    end: list[float] = field(default_factory=list)
+
+
+def step_times(
+    steps: Mapping[str, Step], *, synchronize: Callable[[], object], rounds: int, seed: int = 1
+) -> dict[str, StepTimes]:
+    """Times each step once a round, each round in another order, each step on a drained device."""
+    clock_ns = _clock_overhead_ns()
+    clock, shuffle = time.perf_counter_ns, random.Random(seed).shuffle
+    times = {name: StepTimes() for name in steps}
+    order = list(steps)
+    warm = max(3, rounds // 20)
+    with _no_garbage_collection():
+        synchronize()
+        for turn in range(-warm, rounds):
+            shuffle(order)
+            for name in order:
+                refresh, replay = steps[name].refresh, steps[name].replay
+                start = clock()
+                if refresh is not None:
+                    refresh()
+                refreshed = clock()
+                replay()
+                called = clock()
+                synchronize()
+                end = clock()
+                if turn >= 0:
+                    each = times[name]
+                    each.refresh.append((refreshed - start - clock_ns) / 1e3)
+                    each.calls.append((called - start - 2 * clock_ns) / 1e3)
+                    each.end.append((end - start - 3 * clock_ns) / 1e3)
+    return times
 
 
 @dataclass(frozen=True)
