@@ -61,6 +61,7 @@ GROUPS = (
     Group("host/dropin", "host_copy", "dropin", ("host/dropin/single", "host/dropin/multi")),
     Group("host/native", "host_copy", "native"),
     Group("host/plan", "host_plan", "plan", ("host/plan/cpp", "host/plan/python_copy")),
+    Group("host/node", "host_node", "node", ("host/node/repointed",)),
     Group("device/copy/small", "device_copy", "small", ("device/copy/small",)),
     Group("device/copy/large", "device_copy", "large", ("device/copy/large",)),
     Group("device/copy/live", "device_copy", "live", ("device/copy/live",)),

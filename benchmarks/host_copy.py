@@ -14,18 +14,23 @@ from benchmarks import calls, cases, cells, peers, report
 from benchmarks.cells import Cell
 from benchmarks.groups import Context
 from benchmarks.report import Row
-from benchmarks.timing import HostCall, HostTime, host_times
+from benchmarks.timing import HostCall, HostTime, host_times, in_turn
 
 OURS = "graphfeed"
 EMPTY_LAUNCH = "empty kernel launch"
 
 
 def dropin(context: Context) -> list[Row]:
-    """The cells that the drop-in's budget is held at."""
+    """The cells that the drop-in's budget is held at, from one source and from two in turn.
+
+    A call that copies what the call before did leaves its prepared launch as it was; with two
+    sources it never does.
+    """
     rows = []
     for cell in cells.DROPIN:
         budget = "host/dropin/single" if cell.destinations == 1 else "host/dropin/multi"
         rows += dropin_rows(context, cell, budget)
+        rows += _alternating_rows(context, cell)
     return rows
 
 
@@ -36,14 +41,14 @@ def native(context: Context) -> list[Row]:
     empty_launch = cpp[EMPTY_LAUNCH].median if cpp else None
     for case, time in cpp.items():
         if case == EMPTY_LAUNCH or case.startswith("graphfeed::copy, "):
-            rows += _native_rows(f"host: C++ {case}", time, empty_launch)
+            rows += native_rows(f"host: C++ {case}", time, empty_launch)
     for cell in cells.NATIVE:
         sets = cases.Sets(cell, 1, "cuda")
         call = calls.native(cell, sets.sources[0], sets.destinations[0])
         with torch.cuda.stream(context.stream):
             sets.require_call(call, sets.expected(), "graphfeed.copy")
             time = times(context, {OURS: HostCall(call)})[OURS]
-        rows += _native_rows(f"host: Python graphfeed.copy, {cell.name}", time, empty_launch)
+        rows += native_rows(f"host: Python graphfeed.copy, {cell.name}", time, empty_launch)
     return rows
 
 
@@ -67,6 +72,33 @@ def dropin_rows(context: Context, cell: Cell, budget: str) -> list[Row]:
     return _rows(cell, budget, measured)
 
 
+def _alternating_rows(context: Context, cell: Cell) -> list[Row]:
+    """The drop-in and SGLang's own function, from two sources in turn; both are checked first."""
+    sets, other = (cases.Sets(cell, 1, "cuda", seed=seed) for seed in (1, 2))
+    sources, destinations = (sets.sources[0], other.sources[0]), sets.destinations[0]
+    makes = {OURS: calls.dropin}
+    peer = peers.sglang()
+    if peer is not None:
+        makes[peer.name] = partial(peers.dropin_call, peer.single, peer.multi)
+    timed = {}
+    with torch.cuda.stream(context.stream):
+        for name, make in makes.items():
+            each = [make(cell, source, destinations) for source in sources]
+            for source, call in zip(sources, each):
+                sets.require_call(call, sets.expected(sources=[source]), name)
+            timed[name] = HostCall(in_turn(each))
+        measured = times(context, timed)
+    ours = measured.pop(OURS)
+    case = "host: drop-in, sources alternate"
+    if not measured:
+        return [Row("", f"{case}, {cell.name}", ours.median, "us")]
+    rows = []
+    for name, time in measured.items():
+        rows.append(report.beside("", f"{case}, {cell.name}", ours.median, "us", name, time.median))
+        rows.append(report.beside("", f"{case}, p99, {cell.name}", ours.p99, "us", name, time.p99))
+    return rows
+
+
 def _rows(cell: Cell, budget: str, times: Mapping[str, HostTime]) -> list[Row]:
     ours = times[OURS]
     rows = []
@@ -81,7 +113,7 @@ def _rows(cell: Cell, budget: str, times: Mapping[str, HostTime]) -> list[Row]:
     return rows
 
 
-def _native_rows(case: str, time: HostTime, empty_launch: float | None) -> list[Row]:
+def native_rows(case: str, time: HostTime, empty_launch: float | None) -> list[Row]:
     p99 = Row("", f"{case}, p99", time.p99, "us")
     if empty_launch is None or empty_launch == time.median:
         return [Row("", case, time.median, "us"), p99]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host time of an empty kernel launch, of graphfeed::copy and of Plan::run from C++, checked first.
-// Prints one JSON object a line: {"case", "median_us", "p99_us"}. Exit 1: a copy is wrong; 2:
-// nothing measured.
+// Host time of an empty kernel launch, of graphfeed::copy, of Plan::run and of GraphNode::repoint
+// from C++, checked first. Prints one JSON object a line: {"case", "median_us", "p99_us"}. Exit 1:
+// a copy is wrong; 2: nothing measured.
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <chrono>
 #include <cstdint>
@@ -126,8 +127,11 @@ double clock_overhead_us() {
   return percentile(samples, 50);
 }
 
-// Times calls in batches that the stream drains between, and prints the line of `name`.
-void measure(const std::string& name, CUstream stream, const std::function<void()>& call) {
+// Times calls in batches that the stream drains between, and prints the line of `name`. `after` is
+// called behind each call, untimed.
+void measure(
+    const std::string& name, CUstream stream, const std::function<void()>& call,
+    const std::function<void()>& after = [] {}) {
   using Clock = std::chrono::steady_clock;
   const double overhead = clock_overhead_us();
   std::vector<double> samples;
@@ -137,6 +141,7 @@ void measure(const std::string& name, CUstream stream, const std::function<void(
       const auto start = Clock::now();
       call();
       const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+      after();
       if (batch >= 0) samples.push_back(took.count() - overhead);
     }
     check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
@@ -195,21 +200,31 @@ struct Case {
   Case(const Case&) = delete;
   Case& operator=(const Case&) = delete;
 
-  // Calls once and compares every element of every destination with what `from` holds, then times
-  // the call; false, and no time, where an element is wrong.
-  bool measure(const std::string& function, const Source& from, const std::function<void()>& call) {
+  [[nodiscard]] std::string name_of(const std::string& function) const {
+    return function + ", " + text;
+  }
+
+  // Calls once and compares every element of every destination with what `from` holds.
+  [[nodiscard]] bool is_right(const std::string& function, const Source& from,
+                              const std::function<void()>& call) const {
     for (const auto& block : blocks) {
       block->write(std::vector<int32_t>(kBlockElements, kSentinel));
     }
     call();
     check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
-    const std::string name = function + ", " + text;
     for (const auto& block : blocks) {
       if (block->read() == block->expected(from.values)) continue;
-      std::fprintf(stderr, "%s: a destination is wrong\n", name.c_str());
+      std::fprintf(stderr, "%s: a destination is wrong\n", name_of(function).c_str());
       return false;
     }
-    graphfeed::measure(name, stream, call);
+    return true;
+  }
+
+  // Times a call that is_right(); false, and no time, for another.
+  [[nodiscard]] bool measure(const std::string& function, const Source& from,
+                             const std::function<void()>& call) const {
+    if (!is_right(function, from, call)) return false;
+    graphfeed::measure(name_of(function), stream, call);
     return true;
   }
 
@@ -223,13 +238,71 @@ struct Case {
       .mode = ForwardMode::kDecode, .bs = kBs, .source = first.block.fields(), .destinations = {}};
 };
 
+// The two sources' fields, in turn, from the second on.
+class Alternation {
+ public:
+  explicit Alternation(const Case& each)
+      : fields_{&each.second.block.fields(), &each.first.block.fields()} {}
+  const Metadata& next() { return *fields_[next_++ % fields_.size()]; }
+
+ private:
+  std::array<const Metadata*, 2> fields_;
+  size_t next_ = 0;
+};
+
+bool measure_run_from_two(const Case& each) {
+  const std::string function = "Plan::run(source) from two in turn";
+  Plan plan(each.request);
+  Alternation sources(each);
+  const auto run = [&] { plan.run(sources.next(), each.stream); };
+  if (!each.is_right(function, each.second, run) || !each.is_right(function, each.first, run)) {
+    return false;
+  }
+  measure(each.name_of(function), each.stream, run);
+  return true;
+}
+
+// The graph that the node is in is launched, untimed, behind each call.
+bool measure_repoint(const Case& each) {
+  const std::string function = "GraphNode::repoint";
+  const Driver& d = driver();
+  Plan plan(each.request);
+  CUgraph graph{};
+  CUgraphExec executable{};
+  check(d.cuStreamBeginCapture(each.stream, CUstreamCaptureMode::kThreadLocal),
+        "cuStreamBeginCapture");
+  plan.run(each.stream);
+  check(d.cuStreamEndCapture(each.stream, &graph), "cuStreamEndCapture");
+  check(d.cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiateWithFlags");
+  bool right = true;
+  {
+    GraphNode node = plan.node(graph, executable);
+    Alternation sources(each);
+    const auto repoint = [&] { node.repoint(sources.next()); };
+    const auto launch = [&] { check(d.cuGraphLaunch(executable, each.stream), "cuGraphLaunch"); };
+    const auto repoint_and_launch = [&] {
+      repoint();
+      launch();
+    };
+    right = each.is_right(function, each.second, repoint_and_launch) &&
+            each.is_right(function, each.first, repoint_and_launch);
+    if (right) measure(each.name_of(function), each.stream, repoint, launch);
+  }
+  check(d.cuGraphExecDestroy(executable), "cuGraphExecDestroy");
+  check(d.cuGraphDestroy(graph), "cuGraphDestroy");
+  return right;
+}
+
 bool measure_case(int num_destinations, CUstream stream) {
-  Case each(num_destinations, stream);
+  const Case each(num_destinations, stream);
   bool right = each.measure("graphfeed::copy", each.first, [&] { copy(each.request, stream); });
   Plan plan(each.request);
   right = each.measure("Plan::run", each.first, [&] { plan.run(stream); }) && right;
   const Metadata& second = each.second.block.fields();
-  return each.measure("Plan::run(source)", each.second, [&] { plan.run(second, stream); }) && right;
+  right =
+      each.measure("Plan::run(source)", each.second, [&] { plan.run(second, stream); }) && right;
+  right = measure_run_from_two(each) && right;
+  return measure_repoint(each) && right;
 }
 
 int run() {

@@ -26,6 +26,7 @@ LABELS = {
     "host/dropin/multi": "drop-in, 3 destinations: host time a call",
     "host/plan/cpp": "plan, from C++: host time a run",
     "host/plan/python_copy": "plan, from Python, 3 destinations: host time a run",
+    "host/node/repointed": "node in a graph, from C++: host time to re-point it",
     "device/copy/small": "small batch: device time",
     "device/copy/large": "large table: device time",
     "device/copy/live": "live bound: device time",

@@ -180,13 +180,13 @@ def test_select_finds_groups_by_expression_and_quick_keeps_those_with_limits():
 
 def test_only_host_measures_plans_too():
     names = [group.name for group in groups.select("host", quick=False)]
-    assert names == ["host/dropin", "host/native", "host/plan"]
+    assert names == ["host/dropin", "host/native", "host/plan", "host/node"]
 
 
 LAUNCH_BENCHMARK = """#!/bin/sh
 echo '{"case": "empty kernel launch", "median_us": 4.0, "p99_us": 8.0}'
 for n in 1 3 16; do
-  for function in graphfeed::copy Plan::run "Plan::run(source)"; do
+  for function in graphfeed::copy Plan::run "Plan::run(source)" GraphNode::repoint; do
     echo '{"case": "'"$function, bs 32 x 4096, N=$n"'", "median_us": 1.0, "p99_us": 2.0}'
   done
 done
@@ -201,7 +201,7 @@ def test_rows_of_plans_in_cpp_are_those_that_their_limit_requires(tmp_path):
     program.write_text(LAUNCH_BENCHMARK)
     program.chmod(0o755)
     context = groups.Context(None, 0, True, tmp_path)
-    rows = host_plan.cpp_rows(host_copy.cpp_times(context))
+    rows = host_plan.cpp_rows(host_copy.cpp_times(context), host_plan.CPP_BUDGETS)
     (limit,) = (limit for limit in report.LIMITS if limit.budget == "host/plan/cpp")
     assert report.check(rows, [limit]) == []
     held = [row for row in rows if row.budget]
@@ -213,11 +213,45 @@ def test_rows_of_plans_in_cpp_are_those_that_their_limit_requires(tmp_path):
     assert len(informs) == 3 * 3
 
 
+def test_rows_of_nodes_in_cpp_are_those_that_their_limit_requires(tmp_path):
+    pytest.importorskip("torch")
+    from benchmarks import host_copy, host_node, host_plan
+
+    program = tmp_path / "launch_benchmark"
+    program.write_text(LAUNCH_BENCHMARK)
+    program.chmod(0o755)
+    times = host_copy.cpp_times(groups.Context(None, 0, True, tmp_path))
+    rows = host_plan.cpp_rows(times, host_node.CPP_BUDGETS)
+    (limit,) = (limit for limit in report.LIMITS if limit.budget == "host/node/repointed")
+    assert [row.case for row in rows if row.budget] == list(limit.cases)
+    assert report.check(rows, [limit]) == [
+        f"host/node/repointed: {case}: expected ratio <= 0.15, got 0.250" for case in limit.cases
+    ]
+
+
+def test_the_python_plan_is_held_for_three_destinations_only():
+    pytest.importorskip("torch")
+    from benchmarks import host_plan
+
+    (limit,) = (limit for limit in report.LIMITS if limit.budget == "host/plan/python_copy")
+    names = (host_plan.OURS, host_plan.OURS_FROM, host_plan.OURS_ALTERNATING)
+    times = dict.fromkeys(names, timing.HostTime(1.0, 3.0)) | {"peer": timing.HostTime(10.0, 12.0)}
+    rows = [row for cell in cells.NATIVE for row in host_plan.python_rows(cell, times)]
+    assert report.check(rows, [limit]) == []
+    assert [row.case for row in rows if row.budget] == list(limit.cases)
+    assert len(rows) == 3 * 3 * 2
+    del times["peer"]
+    alone = [row for cell in cells.NATIVE for row in host_plan.python_rows(cell, times)]
+    assert not any(row.budget or row.peer for row in alone)
+    assert len(alone) == 3 * 3
+
+
 def test_no_rows_of_plans_in_cpp_where_the_program_is_not_built(tmp_path):
     pytest.importorskip("torch")
     from benchmarks import host_copy, host_plan
 
-    assert host_plan.cpp_rows(host_copy.cpp_times(groups.Context(None, 0, True, tmp_path))) == []
+    times = host_copy.cpp_times(groups.Context(None, 0, True, tmp_path))
+    assert host_plan.cpp_rows(times, host_plan.CPP_BUDGETS) == []
 
 
 def test_record_names_device_commit_and_command_and_has_one_row_a_line(tmp_path):
@@ -264,8 +298,9 @@ def test_run_without_a_gpu_says_so_in_one_line_and_records_nothing(tmp_path):
 def test_run_lists_groups_and_limits_without_a_gpu():
     result = run("--list")
     assert result.returncode == 0
-    assert "host/dropin/multi: ratio <= 0.7 (0.48 with plans)" in result.stdout
+    assert "host/dropin/multi: ratio <= 0.48: bs 1 x 4096, N=3; " in result.stdout
     sizes = "; ".join(f"bs 32 x 4096, N={n}" for n in (1, 3, 16))
     assert f"host/plan\n  host/plan/cpp: ratio <= 0.5: {sizes}\n" in result.stdout
     assert "  host/plan/python_copy: ratio <= 0.15: bs 32 x 4096, N=3\n" in result.stdout
+    assert f"host/node\n  host/node/repointed: ratio <= 0.15: {sizes}\n" in result.stdout
     assert "not measured yet: host/plan/python_generate" in result.stdout
