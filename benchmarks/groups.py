@@ -37,6 +37,14 @@ class Context:
     def rounds(self) -> int:
         return 10 if self.quick else 30
 
+    @property
+    def step_rounds(self) -> int:
+        return 400 if self.quick else 2000
+
+    @property
+    def jitter_steps(self) -> int:
+        return 2000 if self.quick else 10_000
+
 
 @dataclass(frozen=True)
 class Group:
@@ -62,6 +70,7 @@ GROUPS = (
     Group("host/native", "host_copy", "native"),
     Group("host/plan", "host_plan", "plan", ("host/plan/cpp", "host/plan/python_copy")),
     Group("host/node", "host_node", "node", ("host/node/repointed",)),
+    Group("step", "step", "step", ("step/in_graph",)),
     Group("device/copy/small", "device_copy", "small", ("device/copy/small",)),
     Group("device/copy/large", "device_copy", "large", ("device/copy/large",)),
     Group("device/copy/live", "device_copy", "live", ("device/copy/live",)),
