@@ -127,11 +127,10 @@ double clock_overhead_us() {
   return percentile(samples, 50);
 }
 
-// Times calls in batches that the stream drains between, and prints the line of `name`. `after` is
-// called behind each call, untimed.
-void measure(
-    const std::string& name, CUstream stream, const std::function<void()>& call,
-    const std::function<void()>& after = [] {}) {
+// Times calls in batches that the stream drains between, and prints the line of `name`. `after`, if
+// any, is called behind each call, untimed.
+void measure(const std::string& name, CUstream stream, const std::function<void()>& call,
+             const std::function<void()>& after = {}) {
   using Clock = std::chrono::steady_clock;
   const double overhead = clock_overhead_us();
   std::vector<double> samples;
@@ -141,7 +140,7 @@ void measure(
       const auto start = Clock::now();
       call();
       const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-      after();
+      if (after) after();
       if (batch >= 0) samples.push_back(took.count() - overhead);
     }
     check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
