@@ -141,6 +141,10 @@ std::string PythonArguments::type_name(size_t i) const {
 }
 
 Stream PythonArguments::current_stream(int32_t cuda_device) const {
+  return torch_stream(cuda_device);
+}
+
+Stream torch_stream(int32_t cuda_device) {
   void* stream = nullptr;
   if (exchange->current_work_stream(kDLCUDA, cuda_device, &stream) != 0) {
     python().PyErr_Clear();

@@ -35,4 +35,7 @@ class PythonArguments : public Arguments {
   size_t size_;
 };
 
+// torch's current stream. set_tensor_class() has returned true.
+Stream torch_stream(int32_t cuda_device);
+
 }  // namespace graphfeed

@@ -102,6 +102,14 @@ auto call_with_tuple(const Call& call, Function function) {
   return function(PythonArguments(call.integer(0, "tuple")));
 }
 
+// (plan), on torch's current stream: of one argument, since a step pays for each.
+void run_plan_here(const Call& call) {
+  call.expect_count(1);
+  auto& plan = *reinterpret_cast<Plan*>(call.integer(0, "plan"));
+  const Device device = plan.device();
+  plan.run(device.type == DeviceType::kCuda ? torch_stream(device.id) : nullptr);
+}
+
 // (address of an object that a call made).
 template <class Object>
 void delete_made(const Call& call) {
@@ -180,6 +188,7 @@ GRAPHFEED_EXPORT(fused_metadata_copy_multi_tuple,
 GRAPHFEED_EXPORT(plan, result = reinterpret_cast<int64_t>(call_plan(arguments)))
 GRAPHFEED_EXPORT(plan_tuple, result = reinterpret_cast<int64_t>(call_with_tuple(call, call_plan)))
 GRAPHFEED_EXPORT(plan_run, call_plan_run(arguments))
+GRAPHFEED_EXPORT(plan_run_here, run_plan_here(call))
 GRAPHFEED_EXPORT(plan_run_tuple, call_with_tuple(call, call_plan_run))
 GRAPHFEED_EXPORT(plan_check, call_plan_check(arguments))
 GRAPHFEED_EXPORT(plan_check_tuple, call_with_tuple(call, call_plan_check))

@@ -23,6 +23,7 @@ from graphfeed._copy import (
 _plan = _library.function("plan", keep_gil=True)
 _plan_tuple = _library.function("plan_tuple", keep_gil=True)
 _run = _library.function("plan_run", keep_gil=True)
+_run_here = _library.function("plan_run_here", keep_gil=True)
 _run_tuple = _library.function("plan_run_tuple", keep_gil=True)
 _start = _library.function("plan_start", keep_gil=True)
 _start_tuple = _library.function("plan_start_tuple", keep_gil=True)
@@ -72,9 +73,6 @@ class Plan:
         self._others = (arrays[len(source) :], live_bound)
         self._binding = threading.Lock()
         self._address = address
-        # Read in place at each run without arguments, so that a run makes no object.
-        self._run_args = (address, None)
-        self._run_args_id = id(self._run_args)
         # Not at exit: a daemon thread may run the plan until the very end.
         weakref.finalize(self, _delete, address).atexit = False
 
@@ -107,7 +105,7 @@ class Plan:
         """
         if source is None:
             if stream is None and self._in_place and not programmatic:
-                _run_tuple(self._run_args_id)
+                _run_here(self._address)
             else:
                 self._launch(stream, (), programmatic)
             return
