@@ -13,7 +13,8 @@ if(NOT tvm_ffi_status EQUAL 0)
 endif()
 find_package(tvm_ffi CONFIG REQUIRED)
 
-add_library(graphfeed_tvm_ffi MODULE src/tvm_ffi.cc src/calls.cc src/python_arguments.cc)
+add_library(graphfeed_tvm_ffi MODULE src/tvm_ffi.cc src/calls.cc src/generate_calls.cc
+            src/python_arguments.cc)
 graphfeed_options(graphfeed_tvm_ffi)
 target_include_directories(graphfeed_tvm_ffi PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(graphfeed_tvm_ffi PRIVATE graphfeed tvm_ffi::header tvm_ffi::shared)

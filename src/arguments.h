@@ -42,6 +42,18 @@ struct Call {
     refuse_type(i, name, "an integer");
   }
 
+  [[nodiscard]] std::optional<int64_t> optional_integer(size_t i, const char* name) const {
+    return arguments.is_none(i) ? std::nullopt : std::optional(integer(i, name));
+  }
+
+  [[nodiscard]] std::optional<Tensor> optional_tensor(size_t i, const char* name) const {
+    std::optional<Tensor> tensor;
+    if (!arguments.read(i, tensor) && !arguments.is_none(i)) {
+      refuse_type(i, name, "a tensor or None");
+    }
+    return tensor;
+  }
+
   void expect_count(size_t expected) const {
     if (arguments.size() == expected) return;
     throw Error(ErrorKind::kType, function,

@@ -30,11 +30,6 @@ void check_request(const CopyRequest& request, const char* function) {
   }
 }
 
-int bucket_of(size_t destinations) {
-  return *std::lower_bound(kDestinationBuckets.begin(), kDestinationBuckets.end(),
-                           static_cast<int>(destinations));
-}
-
 // Fills the table's bound members and returns the lengths that are read.
 MemoryBlock bind_live_bound(const FieldBinding& binding, BoundTable& table) {
   table.bound = {.lengths = nullptr, .stride = 0, .rows_per_request = 1, .reserved = 0};
@@ -89,7 +84,7 @@ void bind(const CopyRequest& request, const char* function, BoundCopy& bound) {
   table.num_fields = 0;
   table.num_destinations = static_cast<int32_t>(request.destinations.size());
 
-  const FieldBinding binding{request, function, bound.device};
+  const FieldBinding binding{{function, bound.device, "the source"}, request};
   std::array<const FieldSpec*, kMaxFields> specs{};
   for (const FieldSpec& spec : kSchema) {
     const auto field = static_cast<size_t>(table.num_fields);

@@ -27,10 +27,6 @@ constexpr std::array<size_t, 8> kMultiOrder{0, 1, 2, 4, 5, 6, 7, 8};
 
 // A call that carries metadata.
 struct CopyCall : Call {
-  [[nodiscard]] std::optional<int64_t> optional_integer(size_t i, const char* name) const {
-    return arguments.is_none(i) ? std::nullopt : std::optional(integer(i, name));
-  }
-
   // A number of columns, which bind() would name after its own argument.
   [[nodiscard]] int64_t width(size_t i, const char* name) const {
     const int64_t value = integer(i, name);
@@ -113,10 +109,7 @@ struct CopyArguments {
                .seqlens_expanded_size = call.optional_integer(3, "seqlens_expanded_size"),
                .destinations = destinations};
     call.read(kNumScalars, 0, kSchemaOrder, request.source);
-    std::optional<Tensor> lengths;
-    if (!call.arguments.read(5, lengths) && !call.arguments.is_none(5)) {
-      call.refuse_type(5, "live_bound", "a tensor or None");
-    }
+    const auto lengths = call.optional_tensor(5, "live_bound");
     if (lengths) {
       request.live_bound =
           LiveBound{.lengths = *lengths,

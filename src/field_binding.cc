@@ -6,122 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "overlap.h"
+#include "tensor_checks.h"
 
 namespace graphfeed {
 namespace {
-
-// Addresses and strides are multiplied in 64 bits; a span beyond this is nobody's memory.
-constexpr int64_t kMaxSpanElements = int64_t{1} << 48;
-
-[[noreturn]] void refuse(const FieldBinding& binding, Place place, const std::string& reason,
-                         ErrorKind kind = ErrorKind::kValue) {
-  std::string where = binding.function;
-  if (place.operand == 0) where += ": source";
-  if (place.operand > 0) where += ": destination " + std::to_string(place.operand - 1);
-  throw Error(kind, where + ": " + place.field, reason);
-}
-
-std::string text_of(DType type) {
-  constexpr const char* kNames[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  std::string text = type.code < 7 ? kNames[type.code] : "type" + std::to_string(type.code) + "_";
-  if (type.code != 6) text += std::to_string(type.bits);
-  return type.lanes == 1 ? text : text + "x" + std::to_string(type.lanes);
-}
-
-std::string text_of(Device device) {
-  switch (device.type) {
-    case DeviceType::kCpu:
-    case DeviceType::kCudaHost:
-      return "cpu";
-    case DeviceType::kCuda:
-      return "cuda:" + std::to_string(device.id);
-  }
-  return "DLPack device " + std::to_string(static_cast<int32_t>(device.type)) + ":" +
-         std::to_string(device.id);
-}
-
-std::string text_of(int64_t rows, int64_t columns) {
-  return std::to_string(rows) + " x " + std::to_string(columns);
-}
-
-[[noreturn]] void refuse_dtype(const FieldBinding& binding, const Tensor& tensor, Place place) {
-  refuse(binding, place, "expected int32, got " + text_of(tensor.dtype), ErrorKind::kType);
-}
-
-void check_dtype(const FieldBinding& binding, const Tensor& tensor, Place place) {
-  if (tensor.dtype != kInt32) refuse_dtype(binding, tensor, place);
-}
-
-// What is asked of every tensor before its shape is looked at.
-void check_tensor(const FieldBinding& binding, const Tensor& tensor, Place place) {
-  const Device device = compute_device(tensor.device);
-  if (device.type != DeviceType::kCpu && device.type != DeviceType::kCuda) {
-    refuse(binding, place, "is on " + text_of(device) + ", expected cpu or cuda");
-  }
-  if (!(device == binding.device)) {
-    refuse(binding, place,
-           "is on " + text_of(device) + ", the source is on " + text_of(binding.device));
-  }
-  if (place.operand > 0 && tensor.read_only) refuse(binding, place, "is read-only");
-  for (int d = 0; d < std::min(tensor.ndim, 2); ++d) {
-    const int64_t size = tensor.shape[static_cast<size_t>(d)];
-    if (size < 0) refuse(binding, place, "has a negative size, " + std::to_string(size));
-  }
-}
-
-void check_rank(const FieldBinding& binding, const Tensor& tensor, Place place, int32_t rank) {
-  if (tensor.ndim == rank) return;
-  refuse(binding, place,
-         "expected rank " + std::to_string(rank) + ", got " + std::to_string(tensor.ndim));
-}
-
-void check_address(const FieldBinding& binding, const Tensor& tensor, Place place) {
-  if (tensor.data == nullptr) refuse(binding, place, "has a null data pointer");
-  if (reinterpret_cast<uintptr_t>(tensor.data) % sizeof(int32_t) != 0) {
-    refuse(binding, place, "its data is not aligned to 4 bytes");
-  }
-}
-
-// The block's memory: addressable, aligned, and for a destination without rows over each other.
-void set_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
-                 const MemoryBlock& block, Operand& operand) {
-  operand = {nullptr, 0, 0};
-  if (block.rows == 0 || block.columns == 0) return;
-  check_address(binding, tensor, place);
-  const auto span = [](int64_t stride, int64_t count) {
-    return static_cast<__int128>(stride < 0 ? -static_cast<__int128>(stride) : stride) *
-           (count - 1);
-  };
-  if (span(block.row_stride, block.rows) + span(block.column_stride, block.columns) >
-      kMaxSpanElements) {
-    refuse(binding, place, "its strides span more than 2^48 elements");
-  }
-  if (place.operand > 0 && overlaps_itself(block)) {
-    refuse(binding, place,
-           "its elements overlap each other (strides " +
-               text_of(block.row_stride, block.column_stride) + ")");
-  }
-  operand = {const_cast<int32_t*>(block.data), block.row_stride, block.column_stride};
-}
-
-void set_table_operand(const FieldBinding& binding, const Tensor& tensor, Place place, int64_t rows,
-                       int64_t columns, Operand& operand) {
-  check_tensor(binding, tensor, place);
-  check_rank(binding, tensor, place, 2);
-  if (tensor.shape[0] < rows || tensor.shape[1] < columns) {
-    refuse(binding, place,
-           "needs " + text_of(rows, columns) + " elements, has " +
-               text_of(tensor.shape[0], tensor.shape[1]));
-  }
-  set_operand(binding, tensor, place,
-              {.data = static_cast<const int32_t*>(tensor.data),
-               .rows = rows,
-               .columns = columns,
-               .row_stride = tensor.strides[0],
-               .column_stride = tensor.strides[1]},
-              operand);
-}
 
 int64_t expanded_size(const FieldBinding& binding) {
   const CopyRequest& request = binding.request;
@@ -281,7 +169,7 @@ bool set_operand_like(const FieldBinding& binding, const Tensor& tensor, Place p
   }
   operand = like;
   if (like.data == nullptr) return true;
-  check_address(binding, tensor, place);
+  check_address(binding, tensor.data, place);
   operand.data =
       static_cast<int32_t*>(tensor.data) + (like.data - static_cast<int32_t*>(before.data));
   return true;
@@ -295,11 +183,6 @@ uint32_t tokens_per_column(const CopyRequest& request, Extent extent) {
 
 }  // namespace
 
-Device compute_device(Device device) {
-  const bool host = device.type == DeviceType::kCpu || device.type == DeviceType::kCudaHost;
-  return host ? kCpu : device;
-}
-
 int64_t table_rows(const CopyRequest& request) {
   const Metadata& source = request.source;
   for (const auto* table : {&source.page_table_1, &source.real_page_table}) {
@@ -307,26 +190,6 @@ int64_t table_rows(const CopyRequest& request) {
     return request.mode == ForwardMode::kDecode ? request.bs : (*table)->shape[0];
   }
   return 0;
-}
-
-void set_vector_operand(const FieldBinding& binding, const Tensor& tensor, Place place,
-                        int64_t offset, int64_t count, Operand& operand) {
-  check_tensor(binding, tensor, place);
-  check_rank(binding, tensor, place, 1);
-  if (count > 0 && tensor.shape[0] - offset < count) {
-    const uint64_t needed = static_cast<uint64_t>(count) + static_cast<uint64_t>(offset);
-    refuse(binding, place,
-           "needs " + std::to_string(needed) + " elements, has " + std::to_string(tensor.shape[0]));
-  }
-  // From element 0 on, so that the address of element `offset` is within what is checked too.
-  set_operand(binding, tensor, place,
-              {.data = static_cast<const int32_t*>(tensor.data),
-               .rows = 1,
-               .columns = count > 0 ? offset + count : 0,
-               .row_stride = 0,
-               .column_stride = tensor.strides[0]},
-              operand);
-  if (operand.data != nullptr) operand.data += offset * operand.column_stride;
 }
 
 void check_live_bound(const FieldBinding& binding, int64_t rows) {

@@ -6,10 +6,11 @@
 #include "driver.h"
 #include "graphfeed/error.h"
 #include "node_params.h"
+#include "plan_check.h"
 
 namespace graphfeed {
 
-void GraphNode::State::set(PreparedCopy& next) {
+void GraphNode::State::set(PreparedLaunch& next) {
   const Driver& d = driver();
   const ScopedDevice current(device);
   if (next.kernel != kernel) {
@@ -43,6 +44,20 @@ void GraphNode::State::set_back() {
   }
 }
 
+void GraphNode::State::replace(std::unique_ptr<PreparedLaunch> next) {
+  if (next->is_empty()) {
+    throw Error(ErrorKind::kValue, copy != nullptr ? "plan: source" : "plan: batch",
+                "has nothing to write, which a node cannot do");
+  }
+  try {
+    set(*next);
+  } catch (...) {
+    set_back();
+    throw;
+  }
+  prepared = std::move(next);
+}
+
 GraphNode::GraphNode(std::unique_ptr<State> state) : state_(std::move(state)) {}
 GraphNode::~GraphNode() = default;
 GraphNode::GraphNode(GraphNode&& other) noexcept = default;
@@ -50,26 +65,25 @@ GraphNode& GraphNode::operator=(GraphNode&& other) noexcept = default;
 
 void GraphNode::repoint(const Metadata& source) {
   State& state = *state_;
-  if (state.prepared != nullptr && state.copy->repoint(*state.prepared, source)) {
-    try {
-      return state.set(*state.prepared);
-    } catch (...) {
-      state.copy->undo(*state.prepared);
-      state.set_back();
-      throw;
+  check_copies(state.copy.get());
+  if (state.prepared != nullptr) {
+    auto& prepared = static_cast<PreparedCopy&>(*state.prepared);
+    if (state.copy->repoint(prepared, source)) {
+      try {
+        return state.set(prepared);
+      } catch (...) {
+        state.copy->undo(prepared);
+        state.set_back();
+        throw;
+      }
     }
   }
-  std::unique_ptr<PreparedCopy> next = state.copy->prepare(source);
-  if (next->bound.table.num_fields == 0) {
-    throw Error(ErrorKind::kValue, "plan: source", "has nothing to copy, which a node cannot do");
-  }
-  try {
-    state.set(*next);
-  } catch (...) {
-    state.set_back();
-    throw;
-  }
-  state.prepared = std::move(next);
+  state.replace(state.copy->prepare(source));
+}
+
+void GraphNode::repoint(const BatchState& batch) {
+  check_generates(state_->generation.get());
+  state_->replace(state_->generation->prepare(batch));
 }
 
 }  // namespace graphfeed

@@ -146,7 +146,7 @@ CUkernel KernelCache::load(int device, KernelKey key) {
     auto& once = cubins_[arch_of(capability.major, capability.minor)][index];
     lock.unlock();
     const Cubin cubin = get_once(once, [&] { return make_cubin(capability, key); });
-    const CUkernel kernel = parts_.load(device, *cubin, kKernelEntry);
+    const CUkernel kernel = parts_.load(device, *cubin, entry_of(key));
     ++num_loaded_;
     return kernel;
   };

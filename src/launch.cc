@@ -34,6 +34,18 @@ void fill(const BoundTable& table, DenseTable<kBucket>& to) {
   }
 }
 
+template <int kBucket>
+void fill(const GenerationTable<kMaxDestinations>& table, GenerationTable<kBucket>& to) {
+  static_cast<GenerationShape&>(to) = table;
+  for (int f = 0; f < kNumVectorFields; ++f) {
+    std::copy_n(table.vectors[f], table.num_destinations, to.vectors[f]);
+  }
+  for (int f = 0; f < kNumTableFields; ++f) {
+    std::copy_n(table.tables[f], table.num_destinations, to.tables[f]);
+  }
+  std::copy_n(table.ctx_block_strides, table.num_destinations, to.ctx_block_strides);
+}
+
 int32_t*& address_in(Operand& operand) { return operand.data; }
 int32_t*& address_in(int32_t*& operand) { return operand; }
 
@@ -52,19 +64,37 @@ auto with_table_of(KernelKey key, Action action) {
   return with_table_of<16>(key.dense, action);
 }
 
+// Where the address of something that is written is.
+template <int kBucket>
+const std::byte* mark_in(const GenerationTable<kBucket>& table) {
+  for (int d = 0; d < table.num_destinations; ++d) {
+    for (const auto& outputs : table.vectors) {
+      if (outputs[d].data != nullptr) return reinterpret_cast<const std::byte*>(&outputs[d].data);
+    }
+    for (const auto& outputs : table.tables) {
+      if (outputs[d].data != nullptr) return reinterpret_cast<const std::byte*>(&outputs[d].data);
+    }
+  }
+  return reinterpret_cast<const std::byte*>(&table.report);
+}
+
+CUlaunchConfig config_of(int32_t blocks, int threads, int32_t shared_bytes) {
+  return {.grid_x = static_cast<unsigned>(blocks),
+          .grid_y = 1,
+          .grid_z = 1,
+          .block_x = static_cast<unsigned>(threads),
+          .block_y = 1,
+          .block_z = 1,
+          .shared_bytes = static_cast<unsigned>(shared_bytes),
+          .stream = nullptr,
+          .attributes = nullptr,
+          .num_attributes = 0};
+}
+
 }  // namespace
 
 void pack(KernelKey key, const BoundTable& table, PackedLaunch& launch) {
-  launch.config = {.grid_x = static_cast<unsigned>(table.num_blocks),
-                   .grid_y = 1,
-                   .grid_z = 1,
-                   .block_x = kBlockThreads,
-                   .block_y = 1,
-                   .block_z = 1,
-                   .shared_bytes = static_cast<unsigned>(table.shared_bytes),
-                   .stream = nullptr,
-                   .attributes = nullptr,
-                   .num_attributes = 0};
+  launch.config = config_of(table.num_blocks, kBlockThreads, table.shared_bytes);
   with_table_of(key, [&]<class Table>(Table*) {
     static_assert(sizeof(Table) <= sizeof(launch.parameter));
     static_assert(std::has_unique_object_representations_v<Table>);
@@ -85,6 +115,22 @@ void pack_source(KernelKey key, const BoundTable& table, PackedLaunch& launch) {
       address_in(packed.fields[f].operands[0]) = table.fields[f].operands[0].data;
     }
   });
+}
+
+void pack(KernelKey key, const GenerationTable<kMaxDestinations>& table, PackedLaunch& launch) {
+  launch.config = config_of(num_blocks_of(table), kGenerateThreads, 0);
+  const auto pack_as = [&]<int kBucket>() {
+    static_assert(sizeof(GenerationTable<kBucket>) <= sizeof(launch.parameter));
+    static_assert(std::has_unique_object_representations_v<GenerationTable<kBucket>>);
+    launch.bytes = sizeof(GenerationTable<kBucket>);
+    std::memset(launch.parameter.data(), 0, launch.bytes);
+    auto& packed = *new (launch.parameter.data()) GenerationTable<kBucket>;
+    fill(table, packed);
+    launch.mark = static_cast<size_t>(mark_in(packed) - launch.parameter.data());
+  };
+  if (key.bucket == 1) return pack_as.operator()<1>();
+  if (key.bucket == 4) return pack_as.operator()<4>();
+  pack_as.operator()<16>();
 }
 
 }  // namespace graphfeed

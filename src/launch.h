@@ -7,6 +7,7 @@
 
 #include "bind.h"
 #include "cuda_api.h"
+#include "device/generation_table.h"
 
 namespace graphfeed {
 
@@ -21,6 +22,7 @@ struct PackedLaunch {
 // The table has a field. Written through a reference: the parameter is 4 KB and only the part in
 // use is touched.
 void pack(KernelKey key, const BoundTable& table, PackedLaunch& launch);
+void pack(KernelKey key, const GenerationTable<kMaxDestinations>& table, PackedLaunch& launch);
 
 // Puts the source's addresses of `table` into a launch that was packed of it, but for those.
 void pack_source(KernelKey key, const BoundTable& table, PackedLaunch& launch);

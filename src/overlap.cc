@@ -31,19 +31,6 @@ std::string name_of(int operand, const FieldSpec& spec) {
   return "destination " + std::to_string(operand - 1) + ": " + spec.name;
 }
 
-// Writing b through its own mapping gives every shared element the value that writing a gives it.
-bool same_origin(const MemoryBlock& a, const MemoryBlock& b) {
-  // A single row has no row stride, if what it shares with the other is the other's first row.
-  const auto fits = [](int64_t count, int64_t across, int64_t other_across) {
-    return count == 1 && across <= other_across;
-  };
-  const bool rows = a.row_stride == b.row_stride || (a.rows == 1 && b.rows == 1) ||
-                    fits(a.rows, a.columns, b.columns) || fits(b.rows, b.columns, a.columns);
-  const bool columns = a.column_stride == b.column_stride || (a.columns == 1 && b.columns == 1) ||
-                       fits(a.columns, a.rows, b.rows) || fits(b.columns, b.rows, a.rows);
-  return a.data == b.data && rows && columns;
-}
-
 // The exact, quadratic pass, made only where some ranges overlap.
 void check_pairs(const BoundTable& table, const FieldSpec* const* specs, const char* function) {
   const int per_field = 1 + table.num_destinations;
@@ -81,6 +68,18 @@ MemoryRange range_of(const MemoryBlock& block) {
   const int64_t high = std::max<int64_t>(across, 0) + std::max<int64_t>(down, 0) + 1;
   const auto base = reinterpret_cast<uintptr_t>(block.data);
   return {base + static_cast<uintptr_t>(low) * 4, base + static_cast<uintptr_t>(high) * 4};
+}
+
+bool same_origin(const MemoryBlock& a, const MemoryBlock& b) {
+  // A single row has no row stride, if what it shares with the other is the other's first row.
+  const auto fits = [](int64_t count, int64_t across, int64_t other_across) {
+    return count == 1 && across <= other_across;
+  };
+  const bool rows = a.row_stride == b.row_stride || (a.rows == 1 && b.rows == 1) ||
+                    fits(a.rows, a.columns, b.columns) || fits(b.rows, b.columns, a.columns);
+  const bool columns = a.column_stride == b.column_stride || (a.columns == 1 && b.columns == 1) ||
+                       fits(a.columns, a.rows, b.rows) || fits(b.columns, b.rows, a.rows);
+  return a.data == b.data && rows && columns;
 }
 
 MemoryBlock block_of(const BoundTable& table, int field, int operand) {

@@ -34,6 +34,10 @@ bool overlap(const MemoryBlock& a, const MemoryBlock& b);
 // Whether both are the same elements in the same order.
 bool same_block(const MemoryBlock& a, const MemoryBlock& b);
 
+// Whether every element that two blocks share has the same row and column in both: then writing the
+// same values through either is the same.
+bool same_origin(const MemoryBlock& a, const MemoryBlock& b);
+
 // Whether two elements of a block share an address (a row stride shorter than a row, a zero
 // stride).
 bool overlaps_itself(const MemoryBlock& block);

@@ -7,29 +7,36 @@
 #include <utility>
 
 #include "captured_launch.h"
-#include "copy_cpu.h"
 #include "driver.h"
 #include "graph_launch.h"
 #include "graph_node.h"
 #include "plan_check.h"
 #include "prepared_copy.h"
+#include "prepared_generation.h"
 
 namespace graphfeed {
+
 struct Plan::State {
   explicit State(const CopyRequest& request)
       : copy(std::make_shared<CopyTemplate>(request)), prepared(copy->prepare(request.source)) {
-    device = prepared->bound.device;
+    device = prepared->device();
   }
 
-  // Whether the copy is made, since it takes no launch.
-  bool is_done_without_launch(const PreparedCopy& of) const {
-    if (of.bound.table.num_fields == 0) return true;
+  explicit State(const GenerateRequest& request)
+      : generation(std::make_shared<GenerationTemplate>(request)),
+        prepared(generation->prepare(request.batch)) {
+    device = prepared->device();
+  }
+
+  // Whether the work is done, since it takes no launch.
+  bool is_done_without_launch(const PreparedLaunch& of) const {
+    if (of.is_empty()) return true;
     if (device.type != DeviceType::kCpu) return false;
-    copy_on_cpu(of.bound.table);
+    of.run_on_cpu();
     return true;
   }
 
-  void launch(PreparedCopy& of, Stream stream, Start start) {
+  void launch(PreparedLaunch& of, Stream stream, Start start) {
     if (is_done_without_launch(of)) return;
     const ScopedDevice current(device.id);
     const auto on = static_cast<CUstream>(stream);
@@ -42,15 +49,24 @@ struct Plan::State {
     if (const auto node = captured_node(of.kernel, of.launch, on)) captured.add(*node);
   }
 
-  std::shared_ptr<const CopyTemplate> copy;
+  // Launches `next`, and keeps it where that did not fail.
+  void replace(std::unique_ptr<PreparedLaunch> next, Stream stream, Start start) {
+    const std::lock_guard lock(mutex);
+    launch(*next, stream, start);
+    prepared.swap(next);
+  }
+
+  std::shared_ptr<const CopyTemplate> copy;              // null where the plan generates
+  std::shared_ptr<const GenerationTemplate> generation;  // null where it copies
   Device device;
   std::mutex mutex;  // held by each run: what follows is used by one thread at a time
-  std::unique_ptr<PreparedCopy> prepared;
+  std::unique_ptr<PreparedLaunch> prepared;
   OneNodeGraphs graphs{/*first_is_plain=*/false};
   CapturedNodes captured;
 };
 
 Plan::Plan(const CopyRequest& request) : state_(std::make_unique<State>(request)) {}
+Plan::Plan(const GenerateRequest& request) : state_(std::make_unique<State>(request)) {}
 
 Plan::~Plan() = default;
 Plan::Plan(Plan&& other) noexcept = default;
@@ -63,26 +79,31 @@ void Plan::run(Stream stream, Start start) {
 
 void Plan::run(const Metadata& source, Stream stream, Start start) {
   State& state = *state_;
-  std::unique_lock lock(state.mutex);
-  if (state.copy->repoint(*state.prepared, source)) {
-    try {
-      return state.launch(*state.prepared, stream, start);
-    } catch (...) {
-      state.copy->undo(*state.prepared);
-      throw;
+  check_copies(state.copy.get());
+  {
+    const std::lock_guard lock(state.mutex);
+    auto& prepared = static_cast<PreparedCopy&>(*state.prepared);
+    if (state.copy->repoint(prepared, source)) {
+      try {
+        return state.launch(prepared, stream, start);
+      } catch (...) {
+        state.copy->undo(prepared);
+        throw;
+      }
     }
   }
-  lock.unlock();
-  std::unique_ptr<PreparedCopy> next = state.copy->prepare(source);
-  lock.lock();
-  state.launch(*next, stream, start);
-  state.prepared.swap(next);
+  state.replace(state.copy->prepare(source), stream, start);
+}
+
+void Plan::run(const BatchState& batch, Stream stream, Start start) {
+  check_generates(state_->generation.get());
+  state_->replace(state_->generation->prepare(batch), stream, start);
 }
 
 Branch Plan::fork(Stream stream, Start start) {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
-  PreparedCopy& prepared = *state.prepared;
+  PreparedLaunch& prepared = *state.prepared;
   Branch branch;
   if (state.is_done_without_launch(prepared)) return branch;
   const ScopedDevice current(state.device.id);
@@ -112,13 +133,20 @@ GraphNode Plan::node(void* graph, void* graph_exec) const {
   if (state.device.type == DeviceType::kCuda) current.emplace(state.device.id);
   return GraphNode(std::make_unique<GraphNode::State>(
       GraphNode::State{.copy = state.copy,
+                       .generation = state.generation,
                        .device = state.device.id,
                        .nodes = state.captured.of(static_cast<CUgraph>(graph), "plan: node"),
                        .executable = static_cast<CUgraphExec>(graph_exec)}));
 }
 
 void Plan::check(std::span<const Metadata> destinations) const {
+  check_copies(state_->copy.get());
   check_destinations(state_->copy->destinations(), destinations);
+}
+
+void Plan::check(std::span<const GeneratedMetadata> destinations) const {
+  check_generates(state_->generation.get());
+  check_destinations(state_->generation->destinations(), destinations);
 }
 
 Device Plan::device() const { return state_->device; }

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "generate_schema.h"
 #include "graphfeed/error.h"
 #include "schema.h"
 
@@ -32,16 +33,16 @@ std::string difference(const Tensor& bound, const Tensor& now) {
   return now.data == bound.data ? "" : "has moved";
 }
 
-}  // namespace
-
-void check_destinations(std::span<const Metadata> bound, std::span<const Metadata> destinations) {
+template <class Destination, class Schema>
+void check_all(std::span<const Destination> bound, std::span<const Destination> destinations,
+               const Schema& schema) {
   if (destinations.size() != bound.size()) {
     throw Error(ErrorKind::kValue, "plan: destinations",
                 "expected " + std::to_string(bound.size()) + ", as many as are bound, got " +
                     std::to_string(destinations.size()));
   }
   for (size_t k = 0; k < bound.size(); ++k) {
-    for (const FieldSpec& spec : kSchema) {
+    for (const auto& spec : schema) {
       const auto& before = bound[k].*spec.member;
       const auto& now = destinations[k].*spec.member;
       std::string what;
@@ -53,6 +54,27 @@ void check_destinations(std::span<const Metadata> bound, std::span<const Metadat
                   what + " since it was bound");
     }
   }
+}
+
+}  // namespace
+
+void check_destinations(std::span<const Metadata> bound, std::span<const Metadata> destinations) {
+  check_all(bound, destinations, kSchema);
+}
+
+void check_destinations(std::span<const GeneratedMetadata> bound,
+                        std::span<const GeneratedMetadata> destinations) {
+  check_all(bound, destinations, kGeneratedSchema);
+}
+
+void check_copies(const CopyTemplate* copy) {
+  if (copy != nullptr) return;
+  throw Error(ErrorKind::kValue, "plan", "generates from a batch state, and copies no source");
+}
+
+void check_generates(const GenerationTemplate* generation) {
+  if (generation != nullptr) return;
+  throw Error(ErrorKind::kValue, "plan", "copies a source, and generates from no batch state");
 }
 
 }  // namespace graphfeed

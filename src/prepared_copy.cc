@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "prepared_copy.h"
 
+#include "copy_cpu.h"
 #include "driver.h"
 #include "kernel_cache.h"
 
 namespace graphfeed {
+
+void PreparedCopy::run_on_cpu() const { copy_on_cpu(bound.table); }
 
 CopyTemplate::CopyTemplate(const CopyRequest& request)
     : request_(request), destinations_(request.destinations.begin(), request.destinations.end()) {
@@ -15,7 +18,6 @@ std::unique_ptr<PreparedCopy> CopyTemplate::prepare(const Metadata& source) cons
   CopyRequest next = request_;
   next.source = source;
   auto copy = std::make_unique<PreparedCopy>(source);
-  copy->kernel = nullptr;
   BoundCopy& bound = copy->bound;
   bind(next, "plan", bound);
   if (bound.device.type == DeviceType::kCuda && bound.table.num_fields > 0) {

@@ -6,18 +6,19 @@
 #include <vector>
 
 #include "bind.h"
-#include "launch.h"
+#include "prepared_launch.h"
 #include "rebind.h"
 
 namespace graphfeed {
 
-// The end of a copy's way: all that a launch needs.
-struct PreparedCopy {
+class PreparedCopy : public PreparedLaunch {
+ public:
   explicit PreparedCopy(const Metadata& source) : rebinding(source) {}
+  [[nodiscard]] Device device() const override { return bound.device; }
+  [[nodiscard]] bool is_empty() const override { return bound.table.num_fields == 0; }
+  void run_on_cpu() const override;
 
   BoundCopy bound;
-  CUkernel kernel;  // null where there is nothing to launch, or on a CPU
-  PackedLaunch launch;
   Rebinding rebinding;
 };
 

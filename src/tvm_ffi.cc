@@ -15,6 +15,8 @@
 
 #include "arguments.h"
 #include "calls.h"
+#include "generate_calls.h"
+#include "generate_schema.h"
 #include "graphfeed/dlpack.h"
 #include "graphfeed/graphfeed.h"
 #include "kernel_options.h"
@@ -180,6 +182,25 @@ void set_log_callback_packed(const Call& call, Packed packed) {
 GRAPHFEED_EXPORT(copy, call_copy(arguments))
 GRAPHFEED_EXPORT(fused_metadata_copy, call_fused_metadata_copy(arguments))
 GRAPHFEED_EXPORT(fused_metadata_copy_multi, call_fused_metadata_copy_multi(arguments))
+GRAPHFEED_EXPORT(generate, call_generate(arguments))
+GRAPHFEED_EXPORT(generate_tuple, call_with_tuple(call, call_generate))
+GRAPHFEED_EXPORT(plan_generate, result = reinterpret_cast<int64_t>(call_plan_generate(arguments)))
+GRAPHFEED_EXPORT(plan_generate_tuple,
+                 result = reinterpret_cast<int64_t>(call_with_tuple(call, call_plan_generate)))
+GRAPHFEED_EXPORT(plan_run_batch, call_plan_run_batch(arguments))
+GRAPHFEED_EXPORT(plan_run_batch_tuple, call_with_tuple(call, call_plan_run_batch))
+GRAPHFEED_EXPORT(plan_check_generated, call_plan_check_generated(arguments))
+GRAPHFEED_EXPORT(plan_check_generated_tuple, call_with_tuple(call, call_plan_check_generated))
+GRAPHFEED_EXPORT(node_repoint_batch, call_node_repoint_batch(arguments))
+GRAPHFEED_EXPORT(node_repoint_batch_tuple, call_with_tuple(call, call_node_repoint_batch))
+GRAPHFEED_EXPORT(fused_dsa_decode_metadata, call_fused_dsa_decode(arguments))
+GRAPHFEED_EXPORT(fused_dsa_decode_metadata_tuple, call_with_tuple(call, call_fused_dsa_decode))
+GRAPHFEED_EXPORT(fused_dsa_target_verify_metadata, call_fused_dsa_target_verify(arguments))
+GRAPHFEED_EXPORT(fused_dsa_target_verify_metadata_tuple,
+                 call_with_tuple(call, call_fused_dsa_target_verify))
+GRAPHFEED_EXPORT(fused_dsa_draft_extend_metadata, call_fused_dsa_draft_extend(arguments))
+GRAPHFEED_EXPORT(fused_dsa_draft_extend_metadata_tuple,
+                 call_with_tuple(call, call_fused_dsa_draft_extend))
 GRAPHFEED_EXPORT(set_tensor_class, result = set_tensor_class_of(call))
 GRAPHFEED_EXPORT(copy_tuple, call_with_tuple(call, call_copy))
 GRAPHFEED_EXPORT(fused_metadata_copy_tuple, call_with_tuple(call, call_fused_metadata_copy))
@@ -214,5 +235,10 @@ GRAPHFEED_EXPORT(version, result = std::string(kVersion))
 GRAPHFEED_EXPORT(field_names, {
   ffi::Array<ffi::String> names;
   for (const FieldSpec& spec : kSchema) names.push_back(spec.name);
+  result = names;
+})
+GRAPHFEED_EXPORT(generated_field_names, {
+  ffi::Array<ffi::String> names;
+  for (const GeneratedSpec& spec : kGeneratedSchema) names.push_back(spec.name);
   result = names;
 })

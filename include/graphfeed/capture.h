@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "graphfeed/copy.h"
+#include "graphfeed/generate.h"
 #include "graphfeed/metadata.h"
 
 namespace graphfeed {
@@ -48,6 +49,9 @@ class GraphNode {
   // itself is not changed. Throws Error as Plan::run(source) does, for a source with nothing to
   // copy too (value), and stays as it was.
   void repoint(const Metadata& source);
+
+  // The same with a batch state, for a node that generates.
+  void repoint(const BatchState& batch);
 
  private:
   friend class Plan;

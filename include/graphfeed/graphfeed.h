@@ -5,6 +5,7 @@
 #include "graphfeed/capture.h"
 #include "graphfeed/copy.h"
 #include "graphfeed/error.h"
+#include "graphfeed/generate.h"
 #include "graphfeed/kernels.h"
 #include "graphfeed/metadata.h"
 #include "graphfeed/plan.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy that is bound once and made at every step.
+// A copy or a generation that is bound once and made at every step.
 #pragma once
 
 #include <memory>
@@ -7,11 +7,13 @@
 
 #include "graphfeed/capture.h"
 #include "graphfeed/copy.h"
+#include "graphfeed/generate.h"
 
 namespace graphfeed {
 
-// Checks a copy's tensors once, as copy() does, and keeps their addresses: the memory of every
-// tensor must outlive the plan, or its use. Sources are read anew by each run.
+// Checks the tensors of a copy or a generation once, as copy() and generate() do, and keeps their
+// addresses: the memory of every tensor must outlive the plan, or its use. Sources and batch states
+// are read anew by each run.
 //
 // A run launches an instantiated graph of one node, which costs the host less than half of a kernel
 // launch; into a stream that is being captured it launches the kernel, which so becomes a node of
@@ -20,21 +22,26 @@ namespace graphfeed {
 class Plan {
  public:
   // Loads the kernel too, so that a first run may be inside a capture; not itself to be called
-  // inside one. The request is not needed afterwards. Throws Error as copy() does.
+  // inside one. The request is not needed afterwards. Throws Error as copy() or generate() does.
   explicit Plan(const CopyRequest& request);
+  explicit Plan(const GenerateRequest& request);
   ~Plan();  // work that was launched goes on
   Plan(Plan&& other) noexcept;
   Plan& operator=(Plan&& other) noexcept;
 
-  // Copies from the source bound last. Asynchronous on CUDA, done on return for CPU tensors.
-  // kProgrammatic makes it a kernel launch, outside a capture too; Error (runtime) where the device
-  // does not know it.
+  // Copies from the source, or generates from the batch state, that was bound last. Asynchronous on
+  // CUDA, done on return for CPU tensors. kProgrammatic makes it a kernel launch, outside a capture
+  // too; Error (runtime) where the device does not know it.
   void run(Stream stream = nullptr, Start start = Start::kSerial);
 
   // Binds another source of the same fields first, checked with all destinations as at first; sizes
   // and live bound stay those of the plan. Throws Error and stays as it was where that or the
-  // launch fails.
+  // launch fails, and where the plan does not copy.
   void run(const Metadata& source, Stream stream = nullptr, Start start = Start::kSerial);
+
+  // The same with another batch state, for a plan that generates: bound in place of the request's
+  // with all destinations, whose sizes and numbers stay those of the plan.
+  void run(const BatchState& batch, Stream stream = nullptr, Start start = Start::kSerial);
 
   // run(stream), but what a capturing stream captures next does not wait for it: until
   // Branch::join(), the copy runs beside that. It waits for what was captured before. Outside a
@@ -53,6 +60,7 @@ class Plan {
   // bound one would read, and a run would write, memory that is no longer the buffer's. Cheap
   // enough for every step.
   void check(std::span<const Metadata> destinations) const;
+  void check(std::span<const GeneratedMetadata> destinations) const;
 
   [[nodiscard]] Device device() const;
 

@@ -6,6 +6,7 @@
 
 #include <type_traits>
 
+#include "device/generation_table.h"
 #include "graphfeed/copy.h"
 #include "kernel_key.h"
 #include "schema.h"
@@ -34,6 +35,13 @@ TEST(FieldTable, OfSixteenDestinationsIsAPlainParameterBelow32764Bytes) {
   EXPECT_TRUE(is_plain_parameter<DenseTable<16>>(kLargeParameterBytes)) << sizeof(DenseTable<16>);
   EXPECT_TRUE(is_plain_parameter<StridedTable<16>>(kLargeParameterBytes))
       << sizeof(StridedTable<16>);
+}
+
+TEST(GenerationTable, OfAnyDestinationsIsAPlainParameterBelow4KiB) {
+  EXPECT_TRUE(is_plain_parameter<GenerationTable<1>>(kParameterBytes));
+  EXPECT_TRUE(is_plain_parameter<GenerationTable<4>>(kParameterBytes));
+  EXPECT_TRUE(is_plain_parameter<GenerationTable<16>>(kParameterBytes))
+      << sizeof(GenerationTable<16>);
 }
 
 TEST(FieldTable, HasRoomForEveryFieldAndForAsManyDestinationsAsItsBucket) {

@@ -8,8 +8,10 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "device/field_table.h"
+#include "device/generation_table.h"
 #include "graphfeed/error.h"
 #include "kernel_options.h"
 #include "nvrtc.h"
@@ -26,6 +28,9 @@ TEST(KernelKey, IndexAndKeyAreInverse) {
       EXPECT_EQ(key_at(index_of(key)), key);
       indices.insert(index_of(key));
     }
+    const KernelKey key{.kind = KernelKind::kGenerate, .bucket = bucket};
+    EXPECT_EQ(key_at(index_of(key)), key);
+    indices.insert(index_of(key));
   }
   EXPECT_EQ(static_cast<int>(indices.size()), kNumKernelKeys);
 }
@@ -41,6 +46,7 @@ TEST(KernelKey, EveryKeyHasItsOwnNameAndSource) {
   EXPECT_EQ(static_cast<int>(sources.size()), kNumKernelKeys);
   EXPECT_EQ(name_of({.bucket = 4, .dense = false}), "copy<4, strided>");
   EXPECT_EQ(name_of({.bucket = 1, .dense = true}), "copy<1, dense>");
+  EXPECT_EQ(name_of({.kind = KernelKind::kGenerate, .bucket = 16}), "generate<16>");
 }
 
 TEST(KernelKey, SourceNeedsNoHeader) {
@@ -74,7 +80,7 @@ TEST_P(KernelKeyCompiles, ForEveryArchitectureFrom80To120) {
               "\x7f"
               "ELF")
         << "sm_" << arch;
-    EXPECT_NE(cubin.find(kKernelEntry), std::string::npos) << "sm_" << arch;
+    EXPECT_NE(cubin.find(entry_of(key_at(GetParam()))), std::string::npos) << "sm_" << arch;
     ++compiled;
   }
   EXPECT_GT(compiled, 0);
@@ -82,59 +88,106 @@ TEST_P(KernelKeyCompiles, ForEveryArchitectureFrom80To120) {
 
 // The host copies its struct into the device's: every offset must be the same to both compilers.
 template <class Table>
-std::string layout_checks(const char* type) {
-  const Table table{};
-  const auto* const base = reinterpret_cast<const char*>(&table);
-  std::string text;
-  const auto expect = [&](const std::string& member, const auto& at) {
-    text += "static_assert((size_t)__INTADDR__(&((T*)0)->" + member +
-            ") == " + std::to_string(reinterpret_cast<const char*>(&at) - base) + ", \"" + member +
-            "\");\n";
-  };
-  expect("num_fields", table.num_fields);
-  expect("num_destinations", table.num_destinations);
-  expect("num_blocks", table.num_blocks);
-  expect("first_block[8]", table.first_block[8]);
-  expect("fields", table.fields);
-  expect("fields[8].columns", table.fields[8].columns);
-  expect("fields[8].segment", table.fields[8].segment);
-  expect("fields[8].access", table.fields[8].access);
-  expect("fields[8].skew", table.fields[8].skew);
-  expect("fields[8].operands[1]", table.fields[8].operands[1]);
-  if constexpr (requires { table.bound; }) {
-    expect("bound.lengths", table.bound.lengths);
-    expect("bound.stride", table.bound.stride);
-    expect("bound.rows_per_request", table.bound.rows_per_request);
-    expect("fields[8].rows", table.fields[8].rows);
-    expect("fields[8].tokens_per_column", table.fields[8].tokens_per_column);
-    expect("fields[8].blocks_per_row", table.fields[8].blocks_per_row);
-    expect("fields[8].row_step", table.fields[8].row_step);
-    expect("fields[8].skew_step", table.fields[8].skew_step);
-    expect("fields[8].operands[1].row_stride", table.fields[8].operands[1].row_stride);
-    expect("fields[8].operands[1].column_stride", table.fields[8].operands[1].column_stride);
+class LayoutChecks {
+ public:
+  explicit LayoutChecks(std::string type) : type_(std::move(type)) {}
+
+  template <class Member>
+  void expect(const std::string& member, const Member& at) {
+    const auto offset = reinterpret_cast<const char*>(&at) - reinterpret_cast<const char*>(&table);
+    text_ += "static_assert((size_t)__INTADDR__(&((T*)0)->" + member +
+             ") == " + std::to_string(offset) + ", \"" + member + "\");\n";
   }
-  return std::string("namespace {\nusing T = graphfeed::") + type + ";\n" + text +
-         "static_assert(sizeof(T) == " + std::to_string(sizeof(Table)) + ", \"size\");\n}\n";
+
+  [[nodiscard]] std::string text() const {
+    return "namespace {\nusing T = graphfeed::" + type_ + ";\n" + text_ +
+           "static_assert(sizeof(T) == " + std::to_string(sizeof(Table)) + ", \"size\");\n}\n";
+  }
+
+  const Table table{};
+
+ private:
+  std::string type_;
+  std::string text_;
+};
+
+template <class Table>
+std::string copy_checks(const char* type) {
+  LayoutChecks<Table> checks(type);
+  const Table& table = checks.table;
+  checks.expect("num_fields", table.num_fields);
+  checks.expect("num_destinations", table.num_destinations);
+  checks.expect("num_blocks", table.num_blocks);
+  checks.expect("first_block[8]", table.first_block[8]);
+  checks.expect("fields", table.fields);
+  checks.expect("fields[8].columns", table.fields[8].columns);
+  checks.expect("fields[8].segment", table.fields[8].segment);
+  checks.expect("fields[8].access", table.fields[8].access);
+  checks.expect("fields[8].skew", table.fields[8].skew);
+  checks.expect("fields[8].operands[1]", table.fields[8].operands[1]);
+  if constexpr (requires { table.bound; }) {
+    checks.expect("bound.lengths", table.bound.lengths);
+    checks.expect("bound.stride", table.bound.stride);
+    checks.expect("bound.rows_per_request", table.bound.rows_per_request);
+    checks.expect("fields[8].rows", table.fields[8].rows);
+    checks.expect("fields[8].tokens_per_column", table.fields[8].tokens_per_column);
+    checks.expect("fields[8].blocks_per_row", table.fields[8].blocks_per_row);
+    checks.expect("fields[8].row_step", table.fields[8].row_step);
+    checks.expect("fields[8].skew_step", table.fields[8].skew_step);
+    checks.expect("fields[8].operands[1].row_stride", table.fields[8].operands[1].row_stride);
+    checks.expect("fields[8].operands[1].column_stride", table.fields[8].operands[1].column_stride);
+  }
+  return checks.text();
+}
+
+template <int kBucket>
+std::string generation_checks() {
+  LayoutChecks<GenerationTable<kBucket>> checks("GenerationTable<" + std::to_string(kBucket) + ">");
+  const GenerationTable<kBucket>& table = checks.table;
+  checks.expect("seq_lens.is_64", table.seq_lens.is_64);
+  checks.expect("extend_seq_lens.stride", table.extend_seq_lens.stride);
+  checks.expect("raw_bs_at", table.raw_bs_at);
+  checks.expect("num_draft_at.is_64", table.num_draft_at.is_64);
+  checks.expect("req_to_token", table.req_to_token);
+  checks.expect("num_pool_rows", table.num_pool_rows);
+  checks.expect("columns", table.columns);
+  checks.expect("bs", table.bs);
+  checks.expect("max_length", table.max_length);
+  checks.expect("is_verify", table.is_verify);
+  checks.expect("access", table.access);
+  checks.expect("num_vector_blocks", table.num_vector_blocks);
+  checks.expect("segment", table.segment);
+  checks.expect("report", table.report);
+  checks.expect("num_destinations", table.num_destinations);
+  checks.expect("vector_fields", table.vector_fields);
+  checks.expect("vectors", table.vectors);
+  checks.expect("vectors[7][0].stride", table.vectors[7][0].stride);
+  checks.expect("tables[2][0].columns", table.tables[2][0].columns);
+  checks.expect("ctx_block_strides", table.ctx_block_strides);
+  return checks.text();
 }
 
 TEST_P(KernelKeyCompiles, WithTheHostsLayoutOfItsTable) {
-  const std::string checks[] = {
-      layout_checks<DenseTable<1>>("DenseTable<1>"),
-      layout_checks<StridedTable<1>>("StridedTable<1>"),
-      layout_checks<DenseTable<4>>("DenseTable<4>"),
-      layout_checks<StridedTable<4>>("StridedTable<4>"),
-      layout_checks<DenseTable<16>>("DenseTable<16>"),
-      layout_checks<StridedTable<16>>("StridedTable<16>"),
+  struct {
+    std::string table;
+    std::string checks;
+  } const cases[] = {
+      {"DenseTable<1>", copy_checks<DenseTable<1>>("DenseTable<1>")},
+      {"StridedTable<1>", copy_checks<StridedTable<1>>("StridedTable<1>")},
+      {"DenseTable<4>", copy_checks<DenseTable<4>>("DenseTable<4>")},
+      {"StridedTable<4>", copy_checks<StridedTable<4>>("StridedTable<4>")},
+      {"DenseTable<16>", copy_checks<DenseTable<16>>("DenseTable<16>")},
+      {"StridedTable<16>", copy_checks<StridedTable<16>>("StridedTable<16>")},
+      {"GenerationTable<1>", generation_checks<1>()},
+      {"GenerationTable<4>", generation_checks<4>()},
+      {"GenerationTable<16>", generation_checks<16>()},
   };
-  ASSERT_EQ(std::size(checks), static_cast<size_t>(kNumKernelKeys));
+  ASSERT_EQ(std::size(cases), static_cast<size_t>(kNumKernelKeys));
   const KernelKey key = key_at(GetParam());
-  const std::string& check = checks[static_cast<size_t>(GetParam())];
-  const std::string table =
-      (key.dense ? "DenseTable<" : "StridedTable<") + std::to_string(key.bucket) + ">";
-  ASSERT_NE(check.find(table), std::string::npos);
+  const auto& [table, checks] = cases[static_cast<size_t>(GetParam())];
   ASSERT_NE(source_of(key).find("graphfeed::" + table + " table)"), std::string::npos);
   try {
-    EXPECT_NE(compiler_->compile(source_of(key) + check, compile_options(9, 0)), "");
+    EXPECT_NE(compiler_->compile(source_of(key) + checks, compile_options(9, 0)), "");
   } catch (const Error& error) {
     FAIL() << error.what();
   }

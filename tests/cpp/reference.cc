@@ -26,15 +26,6 @@ struct Shape {
   int64_t columns;
 };
 
-int32_t& at(Buffer& buffer, int64_t i, int64_t j) {
-  return buffer.storage.at(
-      static_cast<size_t>(buffer.first + i * buffer.row_stride + j * buffer.column_stride));
-}
-
-int32_t at(const Buffer& buffer, int64_t i, int64_t j) {
-  return at(const_cast<Buffer&>(buffer), i, j);
-}
-
 Shape shape_of(const BatchSpec& spec, Field field, bool destination) {
   const bool decode = spec.mode == ForwardMode::kDecode;
   const int64_t per_row = decode ? spec.bs : spec.expanded;
@@ -59,47 +50,6 @@ Shape shape_of(const BatchSpec& spec, Field field, bool destination) {
       return {2, kFlashmlaParts, kFlashmlaWords};
   }
   return {1, 1, 0};
-}
-
-// Sizes and strides of `layout`; `variant` makes those of two tensors differ.
-void lay_out(Buffer& buffer, Layout layout, int64_t variant) {
-  const bool table = buffer.ndim == 2;
-  buffer.column_stride = layout == Layout::kStrided ? 2 + variant % 2 : 1;
-  buffer.row_stride = table ? buffer.columns * buffer.column_stride : 0;
-  int64_t guard = 8;
-  switch (layout) {
-    case Layout::kExact:
-      guard = 0;
-      break;
-    case Layout::kSpacious:
-      if (table) buffer.row_stride = (buffer.columns + 4 * variant + 7) / 4 * 4;
-      break;
-    case Layout::kOdd:
-      if (table) buffer.row_stride = (buffer.columns + 2 * variant + 1) | 1;
-      guard = 5 + variant % 3;
-      break;
-    case Layout::kSkewed:
-      if (table) buffer.row_stride = ((buffer.columns + 3) | 1) + 4 * variant;
-      guard = 5 + 4 * variant;
-      break;
-    case Layout::kStrided:
-      if (table) buffer.row_stride += 1 + variant;
-      break;
-    case Layout::kBackward:
-      buffer.row_stride = -buffer.row_stride - (table ? variant : 0);
-      buffer.column_stride = -1;
-      break;
-    case Layout::kRepeated:
-      (table ? buffer.row_stride : buffer.column_stride) = 0;
-      break;
-  }
-  const int64_t down = std::max<int64_t>(buffer.rows - 1, 0) * buffer.row_stride;
-  const int64_t across = std::max<int64_t>(buffer.columns - 1, 0) * buffer.column_stride;
-  const int64_t before = std::max<int64_t>(-down, 0) + std::max<int64_t>(-across, 0);
-  const int64_t after = std::max<int64_t>(down, 0) + std::max<int64_t>(across, 0);
-  const bool empty = buffer.rows == 0 || buffer.columns == 0;
-  buffer.first = guard + before;
-  buffer.storage.resize(static_cast<size_t>(guard + before + (empty ? 0 : 1) + after + guard));
 }
 
 void fill(Buffer& buffer, std::mt19937& random) {
@@ -199,6 +149,55 @@ void copy_flat(const Batch& batch, Buffers& to) {
 }
 
 }  // namespace
+
+int32_t& at(Buffer& buffer, int64_t i, int64_t j) {
+  return buffer.storage.at(
+      static_cast<size_t>(buffer.first + i * buffer.row_stride + j * buffer.column_stride));
+}
+
+int32_t at(const Buffer& buffer, int64_t i, int64_t j) {
+  return at(const_cast<Buffer&>(buffer), i, j);
+}
+
+void lay_out(Buffer& buffer, Layout layout, int64_t variant) {
+  const bool table = buffer.ndim == 2;
+  buffer.column_stride = layout == Layout::kStrided ? 2 + variant % 2 : 1;
+  buffer.row_stride = table ? buffer.columns * buffer.column_stride : 0;
+  int64_t guard = 8;
+  switch (layout) {
+    case Layout::kExact:
+      guard = 0;
+      break;
+    case Layout::kSpacious:
+      if (table) buffer.row_stride = (buffer.columns + 4 * variant + 7) / 4 * 4;
+      break;
+    case Layout::kOdd:
+      if (table) buffer.row_stride = (buffer.columns + 2 * variant + 1) | 1;
+      guard = 5 + variant % 3;
+      break;
+    case Layout::kSkewed:
+      if (table) buffer.row_stride = ((buffer.columns + 3) | 1) + 4 * variant;
+      guard = 5 + 4 * variant;
+      break;
+    case Layout::kStrided:
+      if (table) buffer.row_stride += 1 + variant;
+      break;
+    case Layout::kBackward:
+      buffer.row_stride = -buffer.row_stride - (table ? variant : 0);
+      buffer.column_stride = -1;
+      break;
+    case Layout::kRepeated:
+      (table ? buffer.row_stride : buffer.column_stride) = 0;
+      break;
+  }
+  const int64_t down = std::max<int64_t>(buffer.rows - 1, 0) * buffer.row_stride;
+  const int64_t across = std::max<int64_t>(buffer.columns - 1, 0) * buffer.column_stride;
+  const int64_t before = std::max<int64_t>(-down, 0) + std::max<int64_t>(-across, 0);
+  const int64_t after = std::max<int64_t>(down, 0) + std::max<int64_t>(across, 0);
+  const bool empty = buffer.rows == 0 || buffer.columns == 0;
+  buffer.first = guard + before;
+  buffer.storage.resize(static_cast<size_t>(guard + before + (empty ? 0 : 1) + after + guard));
+}
 
 std::string text_of(ForwardMode mode) {
   constexpr std::array<const char*, 3> kModes{"Decode", "TargetVerify", "DraftExtend"};

@@ -62,6 +62,13 @@ enum class Layout : uint8_t {
   kRepeated,  // one row, or one element of a vector, over and over: a source only
 };
 
+// Sizes and strides of `layout`; `variant` makes those of two tensors differ.
+void lay_out(Buffer& buffer, Layout layout, int64_t variant);
+
+// Element (i, j) of a table, (0, j) of a vector.
+int32_t& at(Buffer& buffer, int64_t i, int64_t j);
+int32_t at(const Buffer& buffer, int64_t i, int64_t j);
+
 // The sizes as in metadata.h. Row and column counts of the source's tables.
 struct BatchSpec {
   ForwardMode mode = ForwardMode::kDecode;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "generate_cpu.h"
+
+#include "device/generate.h"
+#include "host_block.h"
+
+namespace graphfeed {
+
+void generate_on_cpu(const GenerationTable<kMaxDestinations>& table) {
+  HostBlock block;
+  for (int32_t number = 0; number < num_blocks_of(table); ++number) {
+    generate_block(block, table, number);
+  }
+}
+
+}  // namespace graphfeed
