@@ -3,6 +3,7 @@
 
 from graphfeed._capture import Branch, GraphNode
 from graphfeed._copy import ForwardMode, Metadata, Tensor, copy
+from graphfeed._generate import BatchState, GeneratedMetadata, generate
 from graphfeed._kernels import (
     KernelStats,
     cache_directory,
@@ -17,8 +18,10 @@ from graphfeed._plan import Plan
 __version__ = version()
 
 __all__ = [
+    "BatchState",
     "Branch",
     "ForwardMode",
+    "GeneratedMetadata",
     "GraphNode",
     "KernelStats",
     "Metadata",
@@ -26,6 +29,7 @@ __all__ = [
     "Tensor",
     "cache_directory",
     "copy",
+    "generate",
     "kernel_stats",
     "reset_failures",
     "set_kernel_options",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -59,13 +59,20 @@ def _set_tensor_class() -> bool:
 
 
 def call_through_tvm_ffi(
-    function: str, native: Callable[..., None], args: tuple, names: list[str], arrays: range
+    function: str,
+    native: Callable[..., None],
+    args: tuple,
+    names: list[str],
+    arrays: Sequence[int],
+    written: Container[int],
 ) -> None:
     """Calls `native` with `args`, of which those at `arrays` may be any framework's.
 
+    Those at `written` are destinations.
+
     Raises:
         TypeError: `args` are not as many as `names`.
-        ValueError: An array named as a destination is read-only, or an array is on a CUDA device
+        ValueError: A destination is read-only, or an array is on a CUDA device
             and its framework has no current stream.
     """
     if len(args) != len(names):
@@ -76,7 +83,7 @@ def call_through_tvm_ffi(
         if dtype is not None:
             raise RuntimeError(f"{function}: {names[i]}: must have dtype int32, got {dtype}")
     for i in arrays:
-        if "_dst" in names[i] and is_read_only(args[i]):
+        if i in written and is_read_only(args[i]):
             raise ValueError(f"{function}: {names[i]}: is read-only")
     passed = [passable(arg) if i in arrays else arg for i, arg in enumerate(args)]
     stream = stream_of(function, first)
@@ -103,8 +110,14 @@ def stream_of(function: str, array: Any) -> int | None:
     device = getattr(array, "__dlpack_device__", None)
     if device is None or device()[0] in _CPU_DEVICES:
         return None
-    calls = {"plan": "Plan.run", "plan: fork": "Plan.fork", "plan: join": "Branch.join"}
-    call = calls.get(function, "graphfeed.copy")
+    calls = {
+        "generate": "graphfeed.generate",
+        "plan": "Plan.run",
+        "plan: fork": "Plan.fork",
+        "plan: join": "Branch.join",
+    }
+    is_generated = function.startswith("fused_dsa_")
+    call = calls.get(function, "graphfeed.generate" if is_generated else "graphfeed.copy")
     raise ValueError(
         f"{function}: stream: the current stream of CUDA arrays of type {type(array).__name__} "
         f"is not known: call {call} with stream="
@@ -151,7 +164,7 @@ def passable(array: Any) -> Any:
     return array
 
 
-def passable_at(place: str, array: Any) -> Any:
+def passable_at(place: str, array: Any, *, expected: str = "int32") -> Any:
     """Like `passable`; refuses, by its place, an array whose elements DLPack cannot carry.
 
     Raises:
@@ -159,7 +172,7 @@ def passable_at(place: str, array: Any) -> Any:
     """
     dtype = foreign_dtype(array)
     if dtype is not None:
-        raise TypeError(f"{place}: expected int32, got {dtype}")
+        raise TypeError(f"{place}: expected {expected}, got {dtype}")
     return passable(array)
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphfeed import _library
 from graphfeed._arrays import framework
-from graphfeed._copy import Metadata, passable_fields
+from graphfeed._copy import Metadata
+from graphfeed._generate import BatchState
 
 if TYPE_CHECKING:
     from graphfeed._plan import Plan
@@ -17,6 +18,8 @@ _join = _library.function("branch_join", keep_gil=True)
 _delete_branch = _library.function("branch_delete", keep_gil=True)
 _repoint = _library.function("node_repoint", keep_gil=True)
 _repoint_tuple = _library.function("node_repoint_tuple", keep_gil=True)
+_repoint_batch = _library.function("node_repoint_batch", keep_gil=True)
+_repoint_batch_tuple = _library.function("node_repoint_batch_tuple", keep_gil=True)
 _delete_node = _library.function("node_delete", keep_gil=True)
 
 
@@ -54,18 +57,18 @@ class GraphNode:
         self._graph = graph
         self._executable = executable
         self._executable_now = getattr(graph, "raw_cuda_graph_exec", None)
-        self._sources: tuple[Metadata, ...] = ()
+        self._sources: tuple[Metadata | BatchState, ...] = ()
         self._address = address
         weakref.finalize(self, _delete_node, address).atexit = False
 
-    def repoint(self, source: Metadata) -> None:
-        """Makes later replays copy from `source`; those launched before are not affected.
+    def repoint(self, source: Metadata | BatchState) -> None:
+        """Makes later replays read `source`; those launched before are not affected.
 
         Host work only. The source of the capture is no longer read. The plan itself is not changed.
 
         Args:
-            source: The fields of the plan, checked with its destinations. Sizes and live bound stay
-                those of the plan.
+            source: The fields of the plan, checked with its destinations; a batch state for one
+                that generates. Sizes and live bound stay those of the plan.
 
         Raises:
             TypeError: As ``Plan.run``.
@@ -73,8 +76,8 @@ class GraphNode:
             RuntimeError: CUDA refused it, or the torch graph was reset or instantiated again since
                 ``Plan.node``.
         """
-        if not isinstance(source, Metadata):
-            raise TypeError(f"plan: source: expected Metadata, got {type(source).__name__}")
+        self._plan._check_type(source)
+        is_batch = isinstance(source, BatchState)
         if self._executable_now is not None and self._executable_now() != self._executable:
             raise RuntimeError(
                 "plan: node: graph: was instantiated again since: call Plan.node again"
@@ -84,9 +87,10 @@ class GraphNode:
         try:
             if self._plan._in_place:
                 args = (self._address, *source)
-                _repoint_tuple(id(args))
+                (_repoint_batch_tuple if is_batch else _repoint_tuple)(id(args))
             else:
-                _repoint(self._address, *passable_fields("plan", source))
+                repoint = _repoint_batch if is_batch else _repoint
+                repoint(self._address, *self._plan._passable(source))
         except Exception:
             self._sources = before
             raise

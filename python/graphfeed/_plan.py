@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy that is bound once and made at every step."""
+"""A copy or a generation that is bound once and made at every step."""
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections.abc import Sequence
@@ -19,28 +20,45 @@ from graphfeed._copy import (
     flat_destinations,
     passable_fields,
 )
+from graphfeed._generate import (
+    BatchState,
+    GeneratedMetadata,
+    first_read_only_output,
+    flat_generated,
+    flat_generation,
+    passable_batch,
+    passable_generated,
+    passable_report,
+)
 
 _plan = _library.function("plan", keep_gil=True)
 _plan_tuple = _library.function("plan_tuple", keep_gil=True)
+_plan_generate = _library.function("plan_generate", keep_gil=True)
+_plan_generate_tuple = _library.function("plan_generate_tuple", keep_gil=True)
 _run = _library.function("plan_run", keep_gil=True)
 _run_here = _library.function("plan_run_here", keep_gil=True)
 _run_tuple = _library.function("plan_run_tuple", keep_gil=True)
 _start = _library.function("plan_start", keep_gil=True)
 _start_tuple = _library.function("plan_start_tuple", keep_gil=True)
+_run_batch = _library.function("plan_run_batch", keep_gil=True)
+_run_batch_tuple = _library.function("plan_run_batch_tuple", keep_gil=True)
 _fork = _library.function("plan_fork", keep_gil=True)
 _node = _library.function("plan_node", keep_gil=True)
 _check = _library.function("plan_check", keep_gil=True)
 _check_tuple = _library.function("plan_check_tuple", keep_gil=True)
+_check_generated = _library.function("plan_check_generated", keep_gil=True)
+_check_generated_tuple = _library.function("plan_check_generated_tuple", keep_gil=True)
 _delete = _library.function("plan_delete", keep_gil=True)
 
 
 class Plan:
-    """A copy whose tensors are checked once and whose addresses are kept.
+    """A copy or a generation whose tensors are checked once and whose addresses are kept.
 
-    Takes the arguments of ``graphfeed.copy`` but ``stream``, and raises what it raises. It also
-    loads the kernel, so that a first run may be inside a stream capture; make the plan outside one.
-    The plan keeps its tensors alive. A tensor must stay where it is: one that is resized or given
-    other storage needs another plan.
+    Takes the arguments of ``graphfeed.copy`` but ``stream``, and raises what it raises;
+    ``Plan.generating`` is the same for ``graphfeed.generate``. It also loads the kernel, so that a
+    first run may be inside a stream capture; make the plan outside one. The plan keeps its tensors
+    alive. A tensor must stay where it is: one that is resized or given other storage needs another
+    plan.
     """
 
     def __init__(
@@ -60,8 +78,8 @@ class Plan:
         first = next((array for array in arrays if array is not None), None)
         scalars = (mode, bs, max_seqlen_k, seqlens_expanded_size, None)
         bound = (rows_per_request, page_size)
-        self._in_place = is_read_in_place(first)
-        if self._in_place:
+        in_place = is_read_in_place(first)
+        if in_place:
             args = (*scalars, live_bound, *bound, -1, *arrays)
             address = _plan_tuple(id(args))
         else:
@@ -69,8 +87,59 @@ class Plan:
             lengths = passable_at("plan: live_bound", live_bound)
             read_only = first_read_only(arrays, mode)
             address = _plan(*scalars, lengths, *bound, read_only, *passed)
-        self._sources: tuple[Metadata, ...] = (source,)  # the last is bound, or one before it
-        self._others = (arrays[len(source) :], live_bound)
+        self._keep(address, in_place, source, arrays[len(source) :], live_bound)
+
+    @classmethod
+    def generating(
+        cls,
+        batch: BatchState,
+        destinations: Sequence[GeneratedMetadata],
+        *,
+        mode: int,
+        bs: int,
+        raw_bs: int | None = None,
+        num_draft_tokens: int = 1,
+        seqlens_expanded_size: int | None = None,
+        max_seqlen_k: int | None = None,
+        index_topk: int = 2048,
+        page_size: int = 64,
+        index_kpool: int = 1,
+        seq_len_fill: int = 1,
+        report: Tensor | None = None,
+    ) -> Plan:
+        """Makes a plan of ``graphfeed.generate``, with its arguments but ``stream``.
+
+        Its runs take a ``BatchState`` where those of a copy take a source.
+        """
+        arrays = flat_generation("plan", batch, destinations)
+        outputs = arrays[len(batch) :]
+        sizes = (mode, bs, raw_bs, num_draft_tokens, seqlens_expanded_size, max_seqlen_k)
+        scalars = (*sizes, index_topk, page_size, index_kpool, seq_len_fill, None)
+        in_place = is_read_in_place(batch.seq_lens)
+        if in_place:
+            args = (*scalars, -1, report, *arrays)
+            address = _plan_generate_tuple(id(args))
+        else:
+            read_only = first_read_only_output(outputs)
+            passed = [*passable_batch("plan", batch), *passable_generated("plan", outputs)]
+            address = _plan_generate(*scalars, read_only, passable_report("plan", report), *passed)
+        plan = cls.__new__(cls)
+        plan._keep(address, in_place, batch, outputs, report)
+        return plan
+
+    def _keep(
+        self,
+        address: int,
+        in_place: bool,
+        source: Metadata | BatchState,
+        written: list[Tensor | None],
+        other: Tensor | None,
+    ) -> None:
+        self._in_place = in_place
+        self._source_type = type(source)
+        # The last is bound, or one before it.
+        self._sources: tuple[Metadata | BatchState, ...] = (source,)
+        self._others = (written, other)
         self._binding = threading.Lock()
         self._address = address
         # Not at exit: a daemon thread may run the plan until the very end.
@@ -81,17 +150,17 @@ class Plan:
 
     def run(
         self,
-        source: Metadata | None = None,
+        source: Metadata | BatchState | None = None,
         *,
         stream: int | None = None,
         programmatic: bool = False,
     ) -> None:
-        """Makes the copy: a launch of a prepared graph, or of the kernel where `stream` captures.
+        """Does the work: a launch of a prepared graph, or of the kernel where `stream` captures.
 
         Args:
-            source: Copy from these tensors from now on: the same fields, checked anew with all
-                destinations. Sizes and live bound stay those of the plan. Default: the source bound
-                last, read anew.
+            source: Copy or generate from these tensors from now on: the same fields, checked anew
+                with all destinations. Sizes and live bound stay those of the plan. Default: those
+                bound last, read anew.
             stream: A cudaStream_t as an integer. Default: the current stream of torch or CuPy,
                 whose tensors the plan was made of; for others it must be given on CUDA.
             programmatic: Start while the kernel before still runs, if that one allows it
@@ -109,8 +178,7 @@ class Plan:
             else:
                 self._launch(stream, (), programmatic)
             return
-        if not isinstance(source, Metadata):
-            raise TypeError(f"plan: source: expected Metadata, got {type(source).__name__}")
+        self._check_type(source)
         with self._binding:
             # Both are kept until it is certain which of them is bound.
             before = self._sources
@@ -123,10 +191,10 @@ class Plan:
             self._sources = (source,)
 
     def fork(self, *, stream: int | None = None, programmatic: bool = False) -> Branch:
-        """Makes the copy beside what a capturing stream captures next, until ``Branch.join``.
+        """Does the work beside what a capturing stream captures next, until ``Branch.join``.
 
         It waits for what was captured before. Outside a capture it runs in order, so that the same
-        code warms up and captures. Copies from the source bound last.
+        code warms up and captures. Reads the source bound last.
 
         Args:
             stream: As in ``run``.
@@ -171,25 +239,50 @@ class Plan:
                 graph captured with the bound one would read, and a run would write, memory that is
                 no longer the buffer's.
         """
-        arrays = flat_destinations("plan", destinations)
+        if self._source_type is BatchState:
+            arrays = flat_generated("plan", destinations)
+            in_tuple, packed, passable = (
+                _check_generated_tuple,
+                _check_generated,
+                passable_generated,
+            )
+        else:
+            arrays = flat_destinations("plan", destinations)
+            in_tuple, packed = _check_tuple, _check
+            passable = functools.partial(passable_fields, operand=1)
         if self._in_place:
             args = (self._address, *arrays)
-            _check_tuple(id(args))
+            in_tuple(id(args))
         else:
-            _check(self._address, *passable_fields("plan", arrays, operand=1))
+            packed(self._address, *passable("plan", arrays))
+
+    def _check_type(self, source: Any) -> None:
+        if not isinstance(source, self._source_type):
+            name = "batch" if self._source_type is BatchState else "source"
+            expected, got = self._source_type.__name__, type(source).__name__
+            raise TypeError(f"plan: {name}: expected {expected}, got {got}")
+
+    def _passable(self, source: Metadata | BatchState) -> list[Tensor | None]:
+        passable = passable_batch if self._source_type is BatchState else passable_fields
+        return passable("plan", source)
 
     def _launch(self, stream: int | None, fields: tuple, programmatic: bool) -> None:
-        in_tuple, packed = (_start_tuple, _start) if programmatic else (_run_tuple, _run)
-        start = (1,) if programmatic else ()
+        if self._source_type is BatchState and fields:
+            in_tuple, packed, start = _run_batch_tuple, _run_batch, (int(programmatic),)
+        elif programmatic:
+            in_tuple, packed, start = _start_tuple, _start, (1,)
+        else:
+            in_tuple, packed, start = _run_tuple, _run, ()
         if self._in_place:
             args = (self._address, stream, *start, *fields)
             in_tuple(id(args))
             return
         stream = self._stream("plan", stream)
-        packed(self._address, stream, *start, *passable_fields("plan", fields))
+        packed(self._address, stream, *start, *(self._passable(fields) if fields else ()))
 
     def _stream(self, function: str, stream: int | None) -> int | None:
         if stream is not None:
             return stream
-        written = next((array for array in self._others[0] if array is not None), None)
+        outputs, other = self._others
+        written = next((array for array in outputs if array is not None), other)
         return stream_without_arguments(function, written)
