@@ -127,29 +127,39 @@ double clock_overhead_us() {
   return percentile(samples, 50);
 }
 
-// Times calls in batches that the stream drains between, and prints the line of `name`. `after`, if
-// any, is called behind each call, untimed.
-void measure(const std::string& name, CUstream stream, const std::function<void()>& call,
-             const std::function<void()>& after = {}) {
+// A call to time; `after`, if any, is called behind each call, untimed.
+struct Timed {
+  std::string name;
+  std::function<void()> call;
+  std::function<void()> after{};
+  std::vector<double> samples{};
+};
+
+// Times the calls in batches that the stream drains between, and prints a line of each. They take
+// turns batch by batch, so that a drift of the machine meets all of them.
+void measure_in_turns(std::vector<Timed>& calls, CUstream stream) {
   using Clock = std::chrono::steady_clock;
   const double overhead = clock_overhead_us();
-  std::vector<double> samples;
-  samples.reserve(static_cast<size_t>(kBatches) * kCallsABatch);
   for (int batch = -kWarmBatches; batch < kBatches; ++batch) {
-    for (int i = 0; i < kCallsABatch; ++i) {
-      const auto start = Clock::now();
-      call();
-      const std::chrono::duration<double, std::micro> took = Clock::now() - start;
-      if (after) after();
-      if (batch >= 0) samples.push_back(took.count() - overhead);
+    for (Timed& each : calls) {
+      for (int i = 0; i < kCallsABatch; ++i) {
+        const auto start = Clock::now();
+        each.call();
+        const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+        if (each.after) each.after();
+        if (batch >= 0) each.samples.push_back(took.count() - overhead);
+      }
+      check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
     }
-    check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
-  std::printf("{\"case\": \"%s\", \"median_us\": %.4f, \"p99_us\": %.4f}\n", name.c_str(),
-              percentile(samples, 50), percentile(samples, 99));
+  for (Timed& each : calls) {
+    std::printf("{\"case\": \"%s\", \"median_us\": %.4f, \"p99_us\": %.4f}\n", each.name.c_str(),
+                percentile(each.samples, 50), percentile(each.samples, 99));
+  }
 }
 
-void measure_empty_launch(CUstream stream) {
+// The kernel stays loaded: the call is made until the process ends.
+Timed empty_launch(CUstream stream) {
   CUlibrary library{};
   CUkernel kernel{};
   check(
@@ -167,10 +177,10 @@ void measure_empty_launch(CUstream stream) {
                               .attributes = nullptr,
                               .num_attributes = 0};
   const auto function = reinterpret_cast<CUfunction>(kernel);
-  measure("empty kernel launch", stream, [&] {
-    check(driver().cuLaunchKernelEx(&config, function, nullptr, nullptr), "cuLaunchKernelEx");
-  });
-  check(driver().cuLibraryUnload(library), "cuLibraryUnload");
+  return {"empty kernel launch", [config, function] {
+            check(driver().cuLaunchKernelEx(&config, function, nullptr, nullptr),
+                  "cuLaunchKernelEx");
+          }};
 }
 
 // A block of random values.
@@ -219,11 +229,11 @@ struct Case {
     return true;
   }
 
-  // Times a call that is_right(); false, and no time, for another.
-  [[nodiscard]] bool measure(const std::string& function, const Source& from,
-                             const std::function<void()>& call) const {
+  // Adds a call that is_right() to those that are timed; false for another.
+  [[nodiscard]] bool add(std::vector<Timed>& calls, const std::string& function, const Source& from,
+                         const std::function<void()>& call) const {
     if (!is_right(function, from, call)) return false;
-    graphfeed::measure(name_of(function), stream, call);
+    calls.push_back({name_of(function), call});
     return true;
   }
 
@@ -249,69 +259,86 @@ class Alternation {
   size_t next_ = 0;
 };
 
-bool measure_run_from_two(const Case& each) {
+bool add_run_from_two(std::vector<Timed>& calls, const Case& each) {
   const std::string function = "Plan::run(source) from two in turn";
-  Plan plan(each.request);
-  Alternation sources(each);
-  const auto run = [&] { plan.run(sources.next(), each.stream); };
-  if (!each.is_right(function, each.second, run) || !each.is_right(function, each.first, run)) {
+  const auto plan = std::make_shared<Plan>(each.request);
+  const auto sources = std::make_shared<Alternation>(each);
+  const auto run = [plan, sources, stream = each.stream] { plan->run(sources->next(), stream); };
+  return each.is_right(function, each.second, run) && each.add(calls, function, each.first, run);
+}
+
+// A graph that a plan was captured into.
+struct CapturedPlan {
+  explicit CapturedPlan(const Case& each) : plan(each.request) {
+    const Driver& d = driver();
+    check(d.cuStreamBeginCapture(each.stream, CUstreamCaptureMode::kThreadLocal),
+          "cuStreamBeginCapture");
+    plan.run(each.stream);
+    check(d.cuStreamEndCapture(each.stream, &graph), "cuStreamEndCapture");
+    check(d.cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiateWithFlags");
+  }
+  ~CapturedPlan() {
+    driver().cuGraphExecDestroy(executable);
+    driver().cuGraphDestroy(graph);
+  }
+  CapturedPlan(const CapturedPlan&) = delete;
+  CapturedPlan& operator=(const CapturedPlan&) = delete;
+
+  Plan plan;
+  CUgraph graph{};
+  CUgraphExec executable{};
+};
+
+// The graph that the node is in is launched, untimed, behind each call.
+bool add_repoint(std::vector<Timed>& calls, const Case& each) {
+  const std::string function = "GraphNode::repoint";
+  const auto captured = std::make_shared<CapturedPlan>(each);
+  const auto node =
+      std::make_shared<GraphNode>(captured->plan.node(captured->graph, captured->executable));
+  const auto sources = std::make_shared<Alternation>(each);
+  const auto repoint = [node, sources] { node->repoint(sources->next()); };
+  const auto launch = [captured, stream = each.stream] {
+    check(driver().cuGraphLaunch(captured->executable, stream), "cuGraphLaunch");
+  };
+  const auto repoint_and_launch = [&] {
+    repoint();
+    launch();
+  };
+  if (!each.is_right(function, each.second, repoint_and_launch) ||
+      !each.is_right(function, each.first, repoint_and_launch)) {
     return false;
   }
-  measure(each.name_of(function), each.stream, run);
+  calls.push_back({each.name_of(function), repoint, launch});
   return true;
 }
 
-// The graph that the node is in is launched, untimed, behind each call.
-bool measure_repoint(const Case& each) {
-  const std::string function = "GraphNode::repoint";
-  const Driver& d = driver();
-  Plan plan(each.request);
-  CUgraph graph{};
-  CUgraphExec executable{};
-  check(d.cuStreamBeginCapture(each.stream, CUstreamCaptureMode::kThreadLocal),
-        "cuStreamBeginCapture");
-  plan.run(each.stream);
-  check(d.cuStreamEndCapture(each.stream, &graph), "cuStreamEndCapture");
-  check(d.cuGraphInstantiateWithFlags(&executable, graph, 0), "cuGraphInstantiateWithFlags");
-  bool right = true;
-  {
-    GraphNode node = plan.node(graph, executable);
-    Alternation sources(each);
-    const auto repoint = [&] { node.repoint(sources.next()); };
-    const auto launch = [&] { check(d.cuGraphLaunch(executable, each.stream), "cuGraphLaunch"); };
-    const auto repoint_and_launch = [&] {
-      repoint();
-      launch();
-    };
-    right = each.is_right(function, each.second, repoint_and_launch) &&
-            each.is_right(function, each.first, repoint_and_launch);
-    if (right) measure(each.name_of(function), each.stream, repoint, launch);
-  }
-  check(d.cuGraphExecDestroy(executable), "cuGraphExecDestroy");
-  check(d.cuGraphDestroy(graph), "cuGraphDestroy");
-  return right;
-}
-
-bool measure_case(int num_destinations, CUstream stream) {
-  const Case each(num_destinations, stream);
-  bool right = each.measure("graphfeed::copy", each.first, [&] { copy(each.request, stream); });
-  Plan plan(each.request);
-  right = each.measure("Plan::run", each.first, [&] { plan.run(stream); }) && right;
-  const Metadata& second = each.second.block.fields();
-  right =
-      each.measure("Plan::run(source)", each.second, [&] { plan.run(second, stream); }) && right;
-  right = measure_run_from_two(each) && right;
-  return measure_repoint(each) && right;
+bool add_case(std::vector<Timed>& calls, const Case& each) {
+  const CUstream stream = each.stream;
+  bool right = each.add(calls, "graphfeed::copy", each.first,
+                        [&each, stream] { copy(each.request, stream); });
+  const auto plan = std::make_shared<Plan>(each.request);
+  right = each.add(calls, "Plan::run", each.first, [plan, stream] { plan->run(stream); }) && right;
+  const auto other = std::make_shared<Plan>(each.request);
+  right = each.add(calls, "Plan::run(source)", each.second, [other, &each, stream] {
+    other->run(each.second.block.fields(), stream);
+  }) && right;
+  right = add_run_from_two(calls, each) && right;
+  return add_repoint(calls, each) && right;
 }
 
 int run() {
   const ScopedDevice device(0);
   CUstream stream{};
   check(driver().cuStreamCreate(&stream, kStreamNonBlocking), "cuStreamCreate");
-  measure_empty_launch(stream);
   bool right = true;
-  for (const int num_destinations : {1, 3, 16}) {
-    right = measure_case(num_destinations, stream) && right;
+  {
+    std::vector<std::unique_ptr<Case>> cases;
+    std::vector<Timed> calls{empty_launch(stream)};
+    for (const int num_destinations : {1, 3, 16}) {
+      cases.push_back(std::make_unique<Case>(num_destinations, stream));
+      right = add_case(calls, *cases.back()) && right;
+    }
+    measure_in_turns(calls, stream);
   }
   check(driver().cuStreamDestroy(stream), "cuStreamDestroy");
   return right ? 0 : 1;

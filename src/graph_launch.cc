@@ -21,7 +21,8 @@ OneNodeGraph& OneNodeGraph::operator=(OneNodeGraph&& other) noexcept {
   return *this;
 }
 
-bool OneNodeGraph::is_at(const PackedLaunch& launch) const {
+bool OneNodeGraph::is_ready_for(const PackedLaunch& launch) const {
+  if (exec_ == nullptr) return true;
   return at_->config.grid_x == launch.config.grid_x &&
          at_->config.shared_bytes == launch.config.shared_bytes && at_->bytes == launch.bytes &&
          std::memcmp(at_->parameter.data(), launch.parameter.data(), launch.bytes) == 0;
@@ -37,7 +38,7 @@ void OneNodeGraph::launch(PackedLaunch& launch, CUstream stream) {
   const Driver& d = driver();
   if (exec_ == nullptr) {
     instantiate(launch);
-  } else if (!is_at(launch)) {
+  } else if (!is_ready_for(launch)) {
     void* params[] = {launch.parameter.data()};
     const CUkernelNodeParams node = node_params(function_, launch.config, params);
     check(d.cuGraphExecKernelNodeSetParams(exec_, node_, &node), "cuGraphExecKernelNodeSetParams");
@@ -73,16 +74,23 @@ void OneNodeGraph::destroy() noexcept {
 }
 
 // Null for a first launch that is to be plain.
-OneNodeGraph* OneNodeGraphs::find(CUkernel kernel, unsigned long long stream_id) {
-  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const OneNodeGraph& graph) {
-    return graph.is_for(kernel, stream_id);
-  });
-  const bool is_new = found == graphs_.end();
-  if (is_new) graphs_.back() = OneNodeGraph(kernel, stream_id);
-  for (auto graph = is_new ? graphs_.end() - 1 : found; graph != graphs_.begin(); --graph) {
-    *graph = std::move(*(graph - 1));
+OneNodeGraph* OneNodeGraphs::find(CUkernel kernel, const PackedLaunch& launch,
+                                  unsigned long long stream_id) {
+  int num_alike = 0;
+  bool is_ready = false;
+  auto found = graphs_.end();
+  for (auto graph = graphs_.begin(); graph != graphs_.end() && !is_ready; ++graph) {
+    if (!graph->is_for(kernel, stream_id)) continue;
+    ++num_alike;
+    found = graph;  // if none is ready, the one used longest ago
+    is_ready = graph->is_ready_for(launch);
   }
-  return is_new && first_is_plain_ ? nullptr : &graphs_.front();
+  if (!is_ready && num_alike < kMaxAlike) {
+    found = graphs_.end() - 1;
+    *found = OneNodeGraph(kernel, stream_id);
+  }
+  for (; found != graphs_.begin(); --found) *found = std::move(*(found - 1));  // which swaps
+  return num_alike == 0 && first_is_plain_ ? nullptr : &graphs_.front();
 }
 
 bool OneNodeGraphs::launch(CUkernel kernel, PackedLaunch& launch, CUstream stream) {
@@ -92,7 +100,7 @@ bool OneNodeGraphs::launch(CUkernel kernel, PackedLaunch& launch, CUstream strea
     const ScopedRelaxedCapture relaxed;  // a graph's launch could break a capture of another stream
     unsigned long long stream_id = 0;
     check(d.cuStreamGetId(stream, &stream_id), "cuStreamGetId");
-    if (OneNodeGraph* graph = find(kernel, stream_id)) {
+    if (OneNodeGraph* graph = find(kernel, launch, stream_id)) {
       graph->launch(launch, stream);
       return false;
     }

@@ -25,12 +25,14 @@ class OneNodeGraph {
     return kernel_ == kernel && stream_id_ == stream_id;
   }
 
+  // Whether it takes no pointing at the launch: it stands there, or nowhere yet.
+  [[nodiscard]] bool is_ready_for(const PackedLaunch& launch) const;
+
   // Points the graph at the launch, unless it stands at the same already, and launches it.
   void launch(PackedLaunch& launch, CUstream stream);
 
  private:
   void instantiate(PackedLaunch& launch);
-  [[nodiscard]] bool is_at(const PackedLaunch& launch) const;
   void stay_at(const PackedLaunch& launch);
   void destroy() noexcept;
 
@@ -56,7 +58,10 @@ class OneNodeGraphs {
   bool launch(CUkernel kernel, PackedLaunch& launch, CUstream stream);
 
  private:
-  OneNodeGraph* find(CUkernel kernel, unsigned long long stream_id);
+  OneNodeGraph* find(CUkernel kernel, const PackedLaunch& launch, unsigned long long stream_id);
+
+  // Of one kernel and stream, for callers whose buffers alternate.
+  static constexpr int kMaxAlike = 4;
 
   bool first_is_plain_;
   std::array<OneNodeGraph, 16> graphs_;

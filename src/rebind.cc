@@ -5,15 +5,10 @@
 #include <cstdint>
 
 #include "schema.h"
+#include "tensor_equality.h"
 
 namespace graphfeed {
 namespace {
-
-// Apart from where it is.
-bool is_alike(const Tensor& a, const Tensor& b) {
-  return a.dtype == b.dtype && a.device == b.device && a.ndim == b.ndim && a.shape == b.shape &&
-         a.strides == b.strides;
-}
 
 uintptr_t distance(const void* from, const void* to) {
   return reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from);

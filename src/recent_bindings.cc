@@ -2,32 +2,18 @@
 #include "recent_bindings.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
 #include <optional>
-#include <type_traits>
 #include <vector>
 
 #include "rebind.h"
 #include "schema.h"
+#include "tensor_equality.h"
 
 namespace graphfeed {
 namespace {
 
-// Without a branch between its members: a request has up to 145 tensors.
-bool is_same(const Tensor& a, const Tensor& b) {
-  const auto differing = [](auto x, auto y) {
-    using Bits = std::conditional_t<sizeof(x) == 8, uint64_t, uint32_t>;
-    return uint64_t{std::bit_cast<Bits>(x) ^ std::bit_cast<Bits>(y)};
-  };
-  return (differing(a.data, b.data) | differing(a.dtype, b.dtype) | differing(a.device, b.device) |
-          differing(a.ndim, b.ndim) | differing(a.shape[0], b.shape[0]) |
-          differing(a.shape[1], b.shape[1]) | differing(a.strides[0], b.strides[0]) |
-          differing(a.strides[1], b.strides[1]) | uint64_t{a.read_only != b.read_only}) == 0;
-}
-
 bool is_same(const std::optional<Tensor>& a, const std::optional<Tensor>& b) {
-  return a.has_value() == b.has_value() && (!a || is_same(*a, *b));
+  return a.has_value() == b.has_value() && (!a || graphfeed::is_same(*a, *b));
 }
 
 bool is_same(const Metadata& a, const Metadata& b) {
@@ -38,8 +24,8 @@ bool is_same(const Metadata& a, const Metadata& b) {
 
 bool is_same(const std::optional<LiveBound>& a, const std::optional<LiveBound>& b) {
   return a.has_value() == b.has_value() &&
-         (!a || (is_same(a->lengths, b->lengths) && a->rows_per_request == b->rows_per_request &&
-                 a->page_size == b->page_size));
+         (!a || (graphfeed::is_same(a->lengths, b->lengths) &&
+                 a->rows_per_request == b->rows_per_request && a->page_size == b->page_size));
 }
 
 }  // namespace

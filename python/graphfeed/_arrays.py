@@ -23,6 +23,7 @@ _READ_ONLY = 1
 
 _frameworks: dict[type, str] = {}
 _read_in_place: dict[type, bool] = {}
+known_in_place = _read_in_place.get  # by type: what is_read_in_place() has said of it
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype = ctypes.c_void_p

@@ -22,7 +22,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from graphfeed import _library
-from graphfeed._arrays import call_through_tvm_ffi, is_read_in_place
+from graphfeed._arrays import call_through_tvm_ffi, is_read_in_place, known_in_place
 from graphfeed._copy import Tensor
 
 
@@ -87,7 +87,7 @@ def _forwarded_to(
             for i in flags:  # native code takes no bool for an integer
                 if isinstance(args[i], bool):
                     args = (*args[:i], int(args[i]), *args[i + 1 :])
-            if args and is_read_in_place(args[0]):
+            if args and (known_in_place(type(args[0])) or is_read_in_place(args[0])):
                 native_tuple(id(args))
             else:
                 call_through_tvm_ffi(function, native, args, names, arrays, written)
