@@ -67,10 +67,10 @@ void walk(const BoundTable& table, Visit visit) {
     const int32_t f = field_of(table, block);
     const BoundField& field = table.fields[f];
     const auto local = static_cast<uint32_t>(block - table.first_block[f]);
-    for_each_run(field, local, [&](int64_t row, int64_t begin, int64_t end) {
+    for_each_run(field, local, [&](int64_t row, int32_t begin, int32_t end) {
       const bool bounded = field.tokens_per_column != 0;
-      const int64_t live =
-          bounded ? live_columns(field, live_length(table.bound, row)) : field.columns;
+      const int32_t live = bounded ? live_columns(field, live_length(table.bound, row))
+                                   : static_cast<int32_t>(field.columns);
       visit(Run{block, f, row, begin, end, live});
       return live;
     });
