@@ -7,6 +7,7 @@ import json
 import subprocess
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -128,10 +129,15 @@ def times(context: Context, timed: Mapping[str, HostCall]) -> dict[str, HostTime
 
 def cpp_times(context: Context) -> dict[str, HostTime]:
     """What launch_benchmark prints, the empty launch first; nothing where it is not built."""
-    program = context.bin_dir / "launch_benchmark"
+    lines = cpp_lines(context, "launch_benchmark")
+    return {line["case"]: HostTime(line["median_us"], line["p99_us"]) for line in lines}
+
+
+def cpp_lines(context: Context, name: str, *options: str) -> list[dict[str, Any]]:
+    """The objects that a C++ benchmark prints, a line each; none where it is not built."""
+    program = context.bin_dir / name
     if not program.exists():
         print(f"{program} is not built: no C++ rows")
-        return {}
-    result = subprocess.run([program], check=True, stdout=subprocess.PIPE, text=True)
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
-    return {line["case"]: HostTime(line["median_us"], line["p99_us"]) for line in lines}
+        return []
+    result = subprocess.run([program, *options], check=True, stdout=subprocess.PIPE, text=True)
+    return [json.loads(line) for line in result.stdout.splitlines()]

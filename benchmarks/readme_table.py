@@ -27,7 +27,7 @@ LABELS = {
     "host/plan/cpp": "plan, from C++: host time a run",
     "host/plan/python_copy": "plan, from Python, 3 destinations: host time a run",
     "host/node/repointed": "node in a graph, from C++: host time to re-point it",
-    "step/in_graph": "node in a model's graph, 3 destinations: time added to a step",
+    "step/in_graph": "node in a model's graph, from C++, 3 destinations: time added to a step",
     "device/copy/small": "small batch: device time",
     "device/copy/large": "large table: device time",
     "device/copy/live": "live bound: device time",

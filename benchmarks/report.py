@@ -75,7 +75,10 @@ def _names(measured: Iterable[cells.Cell]) -> tuple[str, ...]:
 _SINGLE = _names(cell for cell in cells.DROPIN if cell.destinations == 1)
 _MULTI = _names(cell for cell in cells.DROPIN if cell.destinations == 3)
 FIRST_CALL_CASE = cells.Cell(32, 4096, 3).name
-STEP_CASES = tuple(f"{node}, {cells.PLAN.name}" for node in ("static", "re-pointed"))
+STEP_CASES = tuple(
+    f"{placement}, {cells.PLAN.name}"
+    for placement in ("started early", "forked", "forked, re-pointed")
+)
 
 # The limits of what is built.
 LIMITS = (

@@ -5,6 +5,7 @@ what it makes of the times; its steps run on the CPU here, where a capture is th
 
 import contextlib
 import itertools
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -89,23 +90,84 @@ def test_added_time_is_the_median_of_differences_within_a_round(step):
         "peer": times_of([110, 210, 310], host=8.0),
     }
     rows = step.step_rows(cells.PLAN, times, dict.fromkeys(times, step.ALONE), "peer")
-    held = [row for row in rows if row.budget]
-    assert [row.case for row in held] == list(LIMIT.cases)
-    assert [row.value for row in held] == pytest.approx([1, 0.9])
-    assert {(row.peer, row.peer_value) for row in held} == {("peer", 10)}
-    assert report.check(rows, [LIMIT]) == []
+    assert not any(row.budget for row in rows)  # from Python they inform only
     by_case = {row.case: row for row in rows}
     static = f"step: {step.STATIC}: {{}}, {cells.PLAN.name}"
+    repointed = f"step: {step.REPOINTED}: {{}}, {cells.PLAN.name}"
+    added = [by_case[each.format("added")] for each in (static, repointed)]
+    assert [row.value for row in added] == pytest.approx([1, 0.9])
+    assert {(row.peer, row.peer_value) for row in added} == {("peer", 10)}
     assert by_case[static.format("end to end")].value == 250
     assert by_case[static.format("host calls")].ratio == 0.25
     assert f"step: {step.ALONE}: added, {cells.PLAN.name}" not in by_case
     assert by_case[f"step: peer: added, {cells.PLAN.name}"].peer is None
 
 
-def test_steps_of_other_sizes_inform_only(step):
+def test_steps_without_a_peer_stand_alone(step):
     times = {step.ALONE: times_of([1, 2, 3]), step.STATIC: times_of([2, 3, 4])}
     rows = step.step_rows(cells.NATIVE[0], times, dict.fromkeys(times, step.ALONE), None)
-    assert not any(row.budget or row.peer for row in rows)
+    assert not any(row.peer for row in rows)
+
+
+VARIANTS = ("serial", "started early", "started early, re-pointed", "forked", "forked, re-pointed")
+BRANCHED = "graph alone, with a branch of one empty kernel"
+
+
+def step_benchmark(step, folder):
+    """A program that prints what step_benchmark does, and with --quick the cell PLAN only."""
+
+    def line(variant, cell, base, added):
+        numbers = {"median_us": 100.0, "p99_us": 120.0, "in_stream_us": 90.0}
+        in_stream = None if base is None else added / 2
+        return json.dumps(
+            {"variant": variant, "cell": cell.name, "base": base, "added_us": added}
+            | {"in_stream_added_us": in_stream, **numbers}
+        )
+
+    def lines(cell):
+        yield line(step.ALONE, cell, None, None)
+        yield line(BRANCHED, cell, step.ALONE, 2.5)
+        for variant in VARIANTS:
+            yield line(variant, cell, step.ALONE, 0.75)
+            if variant.startswith("forked"):
+                yield line(variant, cell, BRANCHED, -1.75)
+
+    quick = "\n".join(lines(cells.PLAN))
+    whole = "\n".join(each for cell in cells.NATIVE for each in lines(cell))
+    program = folder / "step_benchmark"
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = --quick ] && cat <<Q && exit\n{quick}\nQ\ncat <<W\n{whole}\nW\n'
+    )
+    program.chmod(0o755)
+
+
+def test_rows_of_steps_in_cpp_are_held_where_their_limit_requires(step, tmp_path):
+    from benchmarks import host_copy
+
+    step_benchmark(step, tmp_path)
+    context = groups.Context(None, 0, False, tmp_path)
+    rows = step.cpp_rows(host_copy.cpp_lines(context, "step_benchmark"))
+    held = [row for row in rows if row.budget]
+    assert [(row.case, row.value) for row in held] == [(case, 0.75) for case in LIMIT.cases]
+    assert report.check(rows, [LIMIT]) == []
+    by_case = {row.case: row.value for row in rows}
+    assert len(by_case) == len(rows)
+    assert by_case["step: C++ serial: added, bs 32 x 4096, N=3"] == 0.75
+    assert by_case["step: C++ forked: added, bs 32 x 4096, N=16"] == 0.75
+    beside_branch = by_case[f"step: C++ forked: added to {BRANCHED}, bs 32 x 4096, N=3"]
+    assert beside_branch == -1.75
+    in_stream = "added in a stream that never drains"
+    assert by_case[f"step: C++ forked: {in_stream}, bs 32 x 4096, N=3"] == 0.375
+    alone = {case: value for case, value in by_case.items() if f"C++ {step.ALONE}:" in case}
+    assert sorted(alone.values()) == [90, 90, 90, 100, 100, 100, 120, 120, 120]
+
+
+def test_the_limit_is_missed_where_the_program_of_steps_is_not_built(step, tmp_path):
+    from benchmarks import host_copy
+
+    context = groups.Context(None, 0, True, tmp_path)
+    rows = step.cpp_rows(host_copy.cpp_lines(context, "step_benchmark"))
+    assert report.check(rows, [LIMIT]) == [f"step/in_graph: {case}: absent" for case in LIMIT.cases]
 
 
 def test_jitter_is_how_far_p99_of_the_refresh_is_from_its_median(step):
@@ -127,7 +189,7 @@ class OnCpu(groups.Context):
 
 
 @pytest.fixture
-def context(step, monkeypatch):
+def context(step, monkeypatch, tmp_path):
     """Steps on CPU tensors: a capture is the call, and its node that of the plan."""
     import torch
 
@@ -152,7 +214,8 @@ def context(step, monkeypatch):
     monkeypatch.setattr(calls, "plan", plan_with_node)
     ours = peers.Sglang("sglang", calls.dropin.args[0], calls.dropin.args[1])
     monkeypatch.setattr(peers, "sglang", lambda: ours)
-    return OnCpu(SimpleNamespace(synchronize=lambda: None), 0, True, Path())
+    step_benchmark(step, tmp_path)
+    return OnCpu(SimpleNamespace(synchronize=lambda: None), 0, True, tmp_path)
 
 
 def test_steps_of_every_variant_are_right_and_meet_what_their_limit_requires(step, context):
@@ -160,6 +223,10 @@ def test_steps_of_every_variant_are_right_and_meet_what_their_limit_requires(ste
     assert [row.case for row in rows if row.budget] == list(LIMIT.cases)
     assert sum("jitter" in row.case for row in rows) == 4
     names = {row.case.split(": ")[1] for row in rows if row.case.startswith("step: ")}
+    assert {name for name in names if name.startswith("C++ ")} == {
+        f"C++ {name}" for name in (step.ALONE, BRANCHED, *VARIANTS)
+    }
+    names = {name for name in names if not name.startswith("C++ ")}
     before = {"separate copies", "sglang", step.DROPIN, step.RUN}
     assert names == {step.ALONE, *before, step.STATIC, step.REPOINTED, step.FORKED}
 

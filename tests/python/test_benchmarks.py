@@ -303,6 +303,7 @@ def test_run_lists_groups_and_limits_without_a_gpu():
     assert f"host/plan\n  host/plan/cpp: ratio <= 0.5: {sizes}\n" in result.stdout
     assert "  host/plan/python_copy: ratio <= 0.15: bs 32 x 4096, N=3\n" in result.stdout
     assert f"host/node\n  host/node/repointed: ratio <= 0.15: {sizes}\n" in result.stdout
-    steps = "; ".join(f"{node}, bs 32 x 4096, N=3" for node in ("static", "re-pointed"))
+    placements = ("started early", "forked", "forked, re-pointed")
+    steps = "; ".join(f"{node}, bs 32 x 4096, N=3" for node in placements)
     assert f"step\n  step/in_graph: value <= 1: {steps}\n" in result.stdout
     assert "not measured yet: host/plan/python_generate" in result.stdout
