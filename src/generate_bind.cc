@@ -111,7 +111,7 @@ IntegerVector bind_integers(const GenerationBinding& binding, const Tensor& tens
     check_memory(binding, place, block, static_cast<uintptr_t>(4 * words));
     binding.blocks.add_input(block, place);
   }
-  return {tensor.data, tensor.strides[0], words == 2};
+  return {tensor.data, tensor.strides[0], words == 2, 0};
 }
 
 // The first field of a destination that is a table, for messages; null: none has one.
@@ -129,7 +129,7 @@ const char* first_table(const GenerateRequest& request, size_t& destination) {
 void bind_pool(GenerationBinding& binding) {
   const GenerateRequest& request = binding.request;
   auto& table = binding.table;
-  table.req_pool_indices = {nullptr, 0, 0};
+  table.req_pool_indices = {};
   table.req_to_token = nullptr;
   table.num_pool_rows = table.pool_row_stride = table.pool_column_stride = 0;
   size_t destination = 0;
@@ -176,8 +176,8 @@ void bind_requests(const GenerationBinding& binding) {
   const BatchState& batch = request.batch;
   auto& table = binding.table;
   table.seq_lens = bind_integers(binding, batch.seq_lens, "seq_lens", request.bs);
-  table.extend_seq_lens = {nullptr, 0, 0};
-  table.raw_bs_at = table.num_draft_at = {nullptr, 0, 0};
+  table.extend_seq_lens = {};
+  table.raw_bs_at = table.num_draft_at = {};
   if (batch.raw_bs) {
     if (request.raw_bs) {
       refuse(binding, argument("raw_bs"), "is given twice, as a number and as a tensor");
@@ -244,6 +244,8 @@ void bind_sizes(const GenerateRequest& request, int64_t rows, GenerationShape& t
   table.kpool_shift =
       static_cast<uint8_t>(std::countr_zero(static_cast<uint64_t>(request.index_kpool)));
   table.num_destinations = static_cast<int32_t>(request.destinations.size());
+  std::fill(std::begin(table.reserved), std::end(table.reserved), uint8_t{0});
+  table.reserved_too = 0;
 }
 
 }  // namespace

@@ -124,7 +124,7 @@ void bind_table(const GenerationBinding& binding, const GeneratedSpec& spec, con
   set_table_operand(binding, tensor, place, rows, columns, operand);
   if (operand.data == nullptr) return;
   binding.table.tables[spec.slot][place.operand - 1] = {
-      operand.data, operand.row_stride, operand.column_stride, static_cast<int32_t>(columns)};
+      operand.data, operand.row_stride, operand.column_stride, static_cast<int32_t>(columns), 0};
   binding.blocks.add_output({.data = operand.data,
                              .rows = rows,
                              .columns = columns,
@@ -137,7 +137,7 @@ void bind_field(const GenerationBinding& binding, const GeneratedSpec& spec, int
   const Place place{.operand = 1 + destination, .field = spec.name};
   const bool is_table = spec.shape == GeneratedShape::kTable;
   if (is_table) {
-    binding.table.tables[spec.slot][destination] = {nullptr, 0, 0, 0};
+    binding.table.tables[spec.slot][destination] = {};
   } else {
     binding.table.vectors[spec.slot][destination] = {nullptr, 0};
   }
@@ -153,7 +153,7 @@ void bind_field(const GenerationBinding& binding, const GeneratedSpec& spec, int
 void drop_copy(TableOutput& table, const TableOutput& of) {
   if (table.data == nullptr || table.data != of.data || table.columns > of.columns) return;
   if (table.row_stride != of.row_stride || table.column_stride != of.column_stride) return;
-  table = {nullptr, 0, 0, 0};
+  table = {};
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ struct BoundShape {
   const int32_t* lengths;
   int64_t stride;             // elements
   uint32_t rows_per_request;  // table row r is bounded by lengths[r / rows_per_request]
-  uint32_t reserved = 0;
+  uint32_t reserved;
 };
 
 // Element (row, column) is data[row * row_stride + column * column_stride].

@@ -15,7 +15,7 @@ struct IntegerVector {
   const void* data;
   int64_t stride;  // elements
   int32_t is_64;
-  int32_t reserved = 0;  // this and its like: 0, so that equal tables have equal bytes
+  int32_t reserved;  // this and its like: 0, so that equal tables have equal bytes
 };
 
 // The fields that have a value a request or a row.
@@ -44,7 +44,7 @@ struct TableOutput {
   int64_t row_stride;
   int64_t column_stride;
   int32_t columns;  // written at most
-  int32_t reserved = 0;
+  int32_t reserved;
 };
 
 struct GenerationShape {
@@ -72,7 +72,7 @@ struct GenerationShape {
   uint8_t page_shift;   // page_size is 1 << page_shift
   uint8_t has_page_table_1;
   Access access;  // of page_table_1 and req_to_token; kStrided where it is not written
-  uint8_t reserved[3] = {};
+  uint8_t reserved[3];
 
   // Blocks in this order: of vectors, of tables, of the report.
   int32_t num_vector_blocks;
@@ -83,7 +83,7 @@ struct GenerationShape {
 
   int32_t num_destinations;
   uint32_t vector_fields;  // bit f: some destination has VectorField f
-  int32_t reserved_too = 0;
+  int32_t reserved_too;
   int64_t* report;  // [3], or null
   int64_t report_stride;
 

@@ -288,7 +288,7 @@ TEST(IndexMath, FindsTheLengthOfARowWhateverTheRowsOfARequest) {
       {INT32_MAX, 2 * two_to_32 - 4, 14},
   };
   for (const auto& each : cases) {
-    BoundShape bound{.lengths = lengths, .stride = 2, .rows_per_request = 1};
+    BoundShape bound{.lengths = lengths, .stride = 2, .rows_per_request = 1, .reserved = 0};
     bound.rows_per_request = static_cast<decltype(bound.rows_per_request)>(each.rows_per_request);
     EXPECT_EQ(live_length(bound, each.row), each.expected)
         << "row " << each.row << ", " << each.rows_per_request << " a request";
