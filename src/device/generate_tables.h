@@ -49,58 +49,98 @@ GRAPHFEED_DEVICE void put_pages_at(const Table& table, const TableRows& request,
            token >> (table.page_shift + table.kpool_shift));
 }
 
-// Columns from `begin` on, at most `table.segment` of them, where page_table_1 is written. With a
-// kWidth of more than 1 all columns are adjacent, all rows aligned to it, and pages as long.
+// A thread's part of a segment: accesses of kWidth columns, kStep columns apart, from `first` on.
+template <int kWidth>
+struct Tokens {
+  static constexpr uint32_t kStep = kGenerateThreads * kWidth;
+  uint32_t first;
+  int32_t count;  // of accesses
+  Pack<kWidth> packs[kGenerateAccesses];
+};
+
+// With a kWidth of more than 1 all columns are adjacent, all rows aligned to it, and pages as long.
+template <int kWidth, class Block, class Table>
+GRAPHFEED_DEVICE void load_tokens(Block& block, const Table& table, const TableRows& request,
+                                  Tokens<kWidth>& tokens) {
+  const auto limit = static_cast<uint32_t>(request.columns);
+  for (int a = 0; a < kGenerateAccesses; ++a) {
+    const uint32_t column = tokens.first + static_cast<uint32_t>(a) * tokens.kStep;
+    if (a >= tokens.count || column >= limit) continue;
+    if (kWidth > 1 && column + kWidth <= limit) {
+      tokens.packs[a] = block.template load<kWidth>(request.from + column);
+      continue;
+    }
+    for (int k = 0; k < kWidth; ++k) {
+      const uint32_t at = column + static_cast<uint32_t>(k);
+      if (at < limit) {
+        tokens.packs[a].values[k] = request.from[at * (kWidth > 1 ? 1 : table.pool_column_stride)];
+      }
+    }
+  }
+}
+
+// Stores the tokens in a row that ends at column `stop`.
+template <int kWidth, class Block>
+GRAPHFEED_DEVICE void store_tokens(Block& block, const TableOutput& to, int32_t* row, uint32_t stop,
+                                   const Tokens<kWidth>& tokens) {
+  for (int a = 0; a < kGenerateAccesses; ++a) {
+    const uint32_t column = tokens.first + static_cast<uint32_t>(a) * tokens.kStep;
+    if (a >= tokens.count || column >= stop) continue;
+    if (kWidth > 1 && column + kWidth <= stop) {
+      block.template store<kWidth>(row + column, tokens.packs[a]);
+      continue;
+    }
+    for (int k = 0; k < kWidth; ++k) {
+      const uint32_t at = column + static_cast<uint32_t>(k);
+      if (at < stop) row[at * (kWidth > 1 ? 1 : to.column_stride)] = tokens.packs[a].values[k];
+    }
+  }
+}
+
+// Stores the tokens in all rows of the request, and the pages that begin in them.
+template <int kWidth, class Block, class Table>
+GRAPHFEED_DEVICE void put_tokens(Block& block, const Table& table, const TableRows& request,
+                                 const Tokens<kWidth>& tokens) {
+  const auto limit = static_cast<uint32_t>(request.columns);
+  GRAPHFEED_ROLLED
+  for (int d = 0; d < (Table::kRoom == 1 ? 1 : table.num_destinations); ++d) {
+    const TableOutput& to = table.tables[static_cast<int>(TableField::kPageTable1)][d];
+    const auto columns = static_cast<uint32_t>(to.columns);
+    const uint32_t stop = columns < limit ? columns : limit;
+    if (tokens.first >= stop) continue;
+    int32_t* row = to.data + request.first_row * to.row_stride;
+    GRAPHFEED_ROLLED
+    for (int32_t t = 0; t < request.rows; ++t, row += to.row_stride) {
+      store_tokens(block, to, row, stop, tokens);
+    }
+  }
+  for (int a = 0; a < kGenerateAccesses; ++a) {
+    const uint32_t column = tokens.first + static_cast<uint32_t>(a) * tokens.kStep;
+    if (a < tokens.count && column < limit) {
+      put_pages_at(table, request, column, tokens.packs[a].values[0]);
+    }
+  }
+}
+
+// Every segment of the block, which begin at `begin` and `stride` columns apart, where page_table_1
+// is written. The next one is loaded before the last is stored.
 template <int kWidth, class Block, class Table>
 GRAPHFEED_DEVICE void write_tokens(Block& block, const Table& table, const TableRows& request,
-                                   uint32_t begin) {
+                                   uint32_t begin, uint32_t stride) {
   const auto limit = static_cast<uint32_t>(request.columns);
-  const auto end = begin + static_cast<uint32_t>(table.segment);
   block.each([&](int thread) {
-    Pack<kWidth> packs[kGenerateAccesses] = {};
-    const uint32_t first = begin + static_cast<uint32_t>(thread * kWidth);
-    constexpr uint32_t kStep = kGenerateThreads * kWidth;
-    for (int a = 0; a < kGenerateAccesses; ++a) {
-      const uint32_t column = first + static_cast<uint32_t>(a) * kStep;
-      if (column >= end || column >= limit) continue;
-      if (kWidth > 1 && column + kWidth <= limit) {
-        packs[a] = block.template load<kWidth>(request.from + column);
-      } else {
-        for (int k = 0; k < kWidth; ++k) {
-          if (column + static_cast<uint32_t>(k) >= limit) continue;
-          packs[a].values[k] = request.from[(column + static_cast<uint32_t>(k)) *
-                                            (kWidth > 1 ? 1 : table.pool_column_stride)];
-        }
-      }
-    }
+    Tokens<kWidth> tokens{};
+    tokens.count = table.segment / static_cast<int32_t>(tokens.kStep);
+    tokens.first = begin + static_cast<uint32_t>(thread * kWidth);
+    load_tokens(block, table, request, tokens);
     GRAPHFEED_ROLLED
-    for (int d = 0; d < table.num_destinations; ++d) {
-      const TableOutput& to = table.tables[static_cast<int>(TableField::kPageTable1)][d];
-      const auto columns = static_cast<uint32_t>(to.columns);
-      const uint32_t stop = columns < limit ? columns : limit;
-      if (first >= stop) continue;
-      int32_t* row = to.data + request.first_row * to.row_stride;
-      GRAPHFEED_ROLLED
-      for (int32_t t = 0; t < request.rows; ++t, row += to.row_stride) {
-        for (int a = 0; a < kGenerateAccesses; ++a) {
-          const uint32_t column = first + static_cast<uint32_t>(a) * kStep;
-          if (column >= end || column >= stop) continue;
-          if (kWidth > 1 && column + kWidth <= stop) {
-            block.template store<kWidth>(row + column, packs[a]);
-            continue;
-          }
-          for (int k = 0; k < kWidth; ++k) {
-            const uint32_t at = column + static_cast<uint32_t>(k);
-            if (at < stop) row[at * (kWidth > 1 ? 1 : to.column_stride)] = packs[a].values[k];
-          }
-        }
-      }
-    }
-    for (int a = 0; a < kGenerateAccesses; ++a) {
-      const uint32_t column = first + static_cast<uint32_t>(a) * kStep;
-      if (column < end && column < limit) {
-        put_pages_at(table, request, column, packs[a].values[0]);
-      }
+    while (tokens.first < limit) {
+      Tokens<kWidth> next{};
+      next.count = tokens.count;
+      next.first = tokens.first + stride;
+      load_tokens(block, table, request, next);
+      put_tokens(block, table, request, tokens);
+      tokens = next;
     }
   });
 }
@@ -167,17 +207,19 @@ GRAPHFEED_DEVICE void write_tables(Block& block, const Table& table, int32_t loc
   const int64_t room = table.rows - request.first_row;
   if (room <= 0 || shape.rows == 0) return;
   request.rows = room < shape.rows ? static_cast<int32_t>(room) : shape.rows;
-  GRAPHFEED_ROLLED
-  for (uint32_t begin = lane * segment; begin < limit; begin += lanes * segment) {
-    if (!wide) {
-      write_pages(block, table, request, begin);
-    } else if (table.access == Access::k16) {
-      write_tokens<4>(block, table, request, begin);
-    } else if (table.access == Access::k8) {
-      write_tokens<2>(block, table, request, begin);
-    } else {
-      write_tokens<1>(block, table, request, begin);
+  const uint32_t begin = lane * segment;
+  const uint32_t stride = lanes * segment;
+  if (!wide) {
+    GRAPHFEED_ROLLED
+    for (uint32_t page = begin; page < limit; page += stride) {
+      write_pages(block, table, request, page);
     }
+  } else if (table.access == Access::k16) {
+    write_tokens<4>(block, table, request, begin, stride);
+  } else if (table.access == Access::k8) {
+    write_tokens<2>(block, table, request, begin, stride);
+  } else {
+    write_tokens<1>(block, table, request, begin, stride);
   }
 }
 

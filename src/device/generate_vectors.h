@@ -11,7 +11,7 @@ template <class Table>
 GRAPHFEED_DEVICE void put(const Table& table, VectorField field, int64_t i, int32_t value) {
   if (!table.has(field)) return;
   GRAPHFEED_ROLLED
-  for (int d = 0; d < table.num_destinations; ++d) {
+  for (int d = 0; d < (Table::kRoom == 1 ? 1 : table.num_destinations); ++d) {
     const VectorOutput& to = table.vectors[static_cast<int>(field)][d];
     if (to.data != nullptr) to.data[i * to.stride] = value;
   }
@@ -123,6 +123,8 @@ GRAPHFEED_DEVICE void write_vectors(Block& block, const Table& table, int32_t lo
   const int32_t after = first + table.requests_per_block;
   const int32_t last = after < table.bs ? after : table.bs;
   const int32_t count = last - first;
+  // Then what follows the scan needs no other thread's.
+  const bool is_row = table.extend_seq_lens.data == nullptr && batch.num_draft_tokens == 1;
   RequestTile& tile = block.tile();
 
   typename Block::template PerThread<Sums> sums;
@@ -143,12 +145,21 @@ GRAPHFEED_DEVICE void write_vectors(Block& block, const Table& table, int32_t lo
     if (thread >= count) return;
     const int32_t length = tile.requests[thread].length;
     const uint32_t tokens = before.tokens + sums[thread].tokens + static_cast<uint32_t>(length);
-    tile.before[thread] = sums[thread];
     put(table, VectorField::kCacheSeqlens, first + thread, length);
     put(table, VectorField::kCuSeqlensK, first + thread + 1, static_cast<int32_t>(tokens));
+    if (!is_row) {
+      tile.before[thread] = sums[thread];
+    } else if (first + thread < table.rows) {
+      const int32_t selected = selected_length(table, length);
+      put_row(table, first + thread, length, selected,
+              before.selected + sums[thread].selected + static_cast<uint32_t>(selected));
+      put_ctx_block(table, first + thread, 0, length);
+    }
   });
-  block.synchronize();
-  write_rows(block, table, batch, before, own, first, count);
+  if (!is_row) {
+    block.synchronize();
+    write_rows(block, table, batch, before, own, first, count);
+  }
   write_rows_past_requests(block, table, batch, before + own, last, local);
 }
 

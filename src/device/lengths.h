@@ -106,6 +106,7 @@ GRAPHFEED_DEVICE uint32_t selected_up_to(const GenerationShape& table, int32_t l
 GRAPHFEED_DEVICE uint32_t selected_of_rows(const GenerationShape& table,
                                            const RequestShape& request, int32_t rows) {
   if (rows == 0) return 0;
+  if (request.rows == 1) return static_cast<uint32_t>(selected_length(table, request.length));
   const int32_t before = request.length - request.rows;
   return selected_up_to(table, expanded_length(request, rows - 1)) -
          selected_up_to(table, before > 0 ? before : 0);
