@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphfeed import ForwardMode
-from graphfeed.replay.arrays import Arrays, Captured, Destination, destination_blocks
+from graphfeed.replay.arrays import Arrays, Captured
+from graphfeed.replay.destination import Destination, destination_blocks
 from graphfeed.replay.engine import BatchState, EngineConfig
 from graphfeed.replay.placement import Batch, Placement, Prepared
 from graphfeed.replay.reference import Key, Reference

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphfeed.replay.arrays import SENTINEL, Block
+from graphfeed.replay.arrays import SENTINEL
+from graphfeed.replay.destination import Block
 from graphfeed.replay.engine import BatchState, EngineConfig
 
 _COMPARED_AT_ONCE = 1 << 16  # elements; the temporaries stay in cache
