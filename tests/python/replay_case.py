@@ -10,7 +10,7 @@ import numpy as np
 from graphfeed.replay import PLACEMENTS, EngineConfig, Request
 
 SMALL = EngineConfig(max_batch=12, context=1000, top_k=256, seed=5)
-ON_CPU = [PLACEMENTS[name] for name in ("copies", "copy", "plan")]
+ON_CPU = [PLACEMENTS[name] for name in ("copies", "copy", "plan", "generate", "generate-plan")]
 
 
 def make_requests(count, *, seed=1, longest=1500, outputs=60):
@@ -55,7 +55,7 @@ def flip_in(tensor, index):
 
 
 def _prepare_flipped(placement, graph, first, *, element):
-    """What is captured flips the element behind the copy, once the function returned was called."""
+    """What is captured flips the element behind the work, once the function returned was called."""
     import torch
 
     mask = torch.zeros((), dtype=torch.int32, device=element.device)

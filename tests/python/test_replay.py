@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replay: the engine's invariants, source against reference, mismatches, the command line."""
+"""The replay: the engine's invariants, every refresh against the reference, the command line."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import json
 import re
 
 import pytest
-from graphfeed import ForwardMode
 from graphfeed.replay import PLACEMENTS, Engine, EngineConfig, Mismatch, Request, run
 from graphfeed.replay.__main__ import main
-from graphfeed.replay.arrays import CpuArrays, DeviceError, open_arrays
+from graphfeed.replay.arrays import DeviceError, open_arrays
 from graphfeed.replay.engine import graph_sizes
 from graphfeed.replay.placement import Prepared
 from graphfeed.replay.progress import progress
-from graphfeed.replay.source import SourceBuilder
 from replay_case import ON_CPU, SMALL, corrupted, make_requests
 
 # Engine
@@ -108,6 +106,7 @@ def test_engine_truncates_inputs_to_the_context_limit_and_counts_them():
     [
         ({"max_batch": 0}, "max_batch: expected 1 or more, got 0"),
         ({"context": 1}, "context: expected 2 or more tokens, got 1"),
+        ({"page_size": 48}, "page_size: expected a power of two, got 48"),
         ({"step_ms": 0.0}, "step_ms: expected more than 0"),
         ({"context": 640, "num_pages": 10}, "num_pages: one request may need 11 pages, got 10"),
         ({"num_pages": 2**26}, "num_pages: 67108864 pages pass"),
@@ -119,31 +118,6 @@ def test_engine_config_refuses_sizes_that_cannot_work(sizes, message):
 
 
 # Source and reference
-
-
-def test_source_holds_the_published_formulas():
-    config = EngineConfig(max_batch=4, context=200, draft_tokens=2, top_k=70)
-    engine = Engine([Request(0, 69, 50), Request(0, 3, 50), Request(0, 130, 50)], config)
-    state = engine.next_state()
-    arrays = CpuArrays()
-    decode = SourceBuilder(arrays, config, mode=ForwardMode.DECODE)
-    verify = SourceBuilder(arrays, config, mode=ForwardMode.TARGET_VERIFY)
-    source = decode.build(state, engine.req_to_token)
-    assert source.cache_seqlens.tolist() == [69, 3, 130, 1]
-    assert source.cu_seqlens_k.tolist() == [0, 69, 72, 202, 203]
-    assert source.dsa_cache_seqlens.tolist() == [69, 3, 70, 1]
-    assert source.dsa_cu_seqlens_k.tolist() == [0, 69, 72, 142, 143]
-    assert source.page_table_1.shape == (4, 130)
-    assert source.real_page_table[2].tolist() == list(state.held[2].pages[:3])
-    source = verify.build(state, engine.req_to_token)
-    assert source.cache_seqlens.tolist() == [71, 5, 132, 3]
-    assert source.seqlens_expanded.tolist() == [70, 71, 4, 5, 131, 132, 2, 3]
-    assert source.dsa_cache_seqlens.tolist() == [70, 70, 4, 5, 70, 70, 2, 3]
-    assert source.dsa_cu_seqlens_k.tolist() == [0, 70, 140, 144, 149, 219, 289, 291, 294]
-    assert source.page_table_1.shape == (8, 132)
-    assert (source.page_table_1[4] == source.page_table_1[5]).all()
-    assert source.page_table_1[5, 131] == state.held[2].pages[2] * 64 + 3
-    assert not source.page_table_1[6:].any()
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -221,12 +195,12 @@ def test_command_plays_the_excerpt_and_ends_with_mismatches_0(capsys):
     assert "steps        20 (20 decode to 3 destinations, 20 target_verify n=4 to 1)" in out
     lines = out.splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith("us a step"))
-    assert [line.split()[0] for line in lines[first + 1 : first + 5]] == [
+    assert [line.split()[0] for line in lines[first + 1 : first + 7]] == [
         *(each.name for each in ON_CPU),
         "refreshed",
     ]
     percentiles = [lines[first].index(name) + 3 for name in ("p50", "p90", "p99")]
-    for line in lines[first + 1 : first + 4]:
+    for line in lines[first + 1 : first + 6]:
         assert all(re.search(r" [0-9]+[.][0-9]$", line[:end]) for end in percentiles)
     assert "replay: step 20 of 20\n" in err
     assert "\x1b" not in out + err
@@ -241,9 +215,11 @@ def test_command_prints_json(capsys):
     assert summary["draft_tokens"] == 3
     assert summary["batch"]["max"] <= 8
     assert [(each["name"], each["steps"]) for each in summary["placements"]] == [
-        ("copies", 7),
-        ("copy", 7),
-        ("plan", 6),
+        ("copies", 4),
+        ("copy", 4),
+        ("plan", 4),
+        ("generate", 4),
+        ("generate-plan", 4),
     ]
 
 
@@ -253,6 +229,9 @@ def test_command_prints_json(capsys):
         (["--placement", "plan"], ["plan"]),
         (["--placement", "plan,copies"], ["plan", "copies"]),
         (["--placement", "plan", "--placement", "copy,plan"], ["plan", "copy"]),
+        (["--placement", "copying"], ["copies", "copy", "plan"]),
+        (["--placement", "generation"], ["generate", "generate-plan"]),
+        (["--placement", "copy,generation,generate"], ["copy", "generate", "generate-plan"]),
     ],
     ids=" ".join,
 )
@@ -262,10 +241,11 @@ def test_command_plays_the_placements_asked_for(capsys, options, names):
     assert [each["name"] for each in placements] == names
 
 
-def test_command_refuses_the_graph_without_a_gpu_in_a_line(capsys):
-    assert main([*SHORT, "--placement", "copy,graph"]) == 2
+@pytest.mark.parametrize("name", ["graph", "generate-graph"])
+def test_command_refuses_a_graph_without_a_gpu_in_a_line(capsys, name):
+    assert main([*SHORT, "--placement", f"copy,{name}"]) == 2
     out, err = capsys.readouterr()
-    line = "python -m graphfeed.replay: placement graph: needs a GPU, and this is cpu"
+    line = f"python -m graphfeed.replay: placement {name}: needs a GPU, and this is cpu"
     assert (out, err) == ("", f"{line}\n")
 
 
@@ -273,8 +253,10 @@ def test_command_refuses_an_unknown_placement(capsys):
     with pytest.raises(SystemExit) as raised:
         main([*SHORT, "--placement", "copy,eager"])
     assert raised.value.code == 2
-    expected = "--placement: expected some of copies, copy, plan, graph, got 'eager'"
-    assert expected in capsys.readouterr().err
+    names = (
+        "copies, copy, plan, graph, generate, generate-plan, generate-graph, copying, generation"
+    )
+    assert f"--placement: expected some of {names}, got 'eager'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("extra", [[], ["--json"]])

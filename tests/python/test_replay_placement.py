@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import graphfeed
 import pytest
-from graphfeed.replay import PLACEMENTS, Mismatch, Request, run
+from graphfeed.replay import COPYING, GENERATION, PLACEMENTS, Mismatch, Request, run
 from graphfeed.replay.arrays import CpuArrays, DeviceError, open_arrays
 from graphfeed.replay.placement import choose
 from replay_case import ON_CPU, SMALL, corrupted, make_requests
 
-EACH_ON_CPU = pytest.mark.parametrize("placement", ON_CPU, ids=lambda each: each.name)
 EACH = pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=lambda each: each.name)
 # Destination, field and index into its tensor; row and column as the mismatch names them.
-CORRUPTED = pytest.mark.parametrize(
-    ("destination", "field", "index", "row", "column"),
-    [
+PLACES = {
+    None: [
         ("draft 1", "page_table_1", (3, 17), 3, 17),
         ("draft 2", "cache_seqlens", 2, 0, 2),
         ("draft 0", "cu_seqlens_k", 0, 0, 0),
@@ -23,9 +21,25 @@ CORRUPTED = pytest.mark.parametrize(
         ("draft 0", "page_table_1", None, -1, -4),  # the buffer's first element
         ("verify", "real_page_table", (9, 1), 9, 1),
         ("verify", "page_table_1", (-1, -1), 47, 1023),
-        ("verify", "flashmla_metadata", (65, 7), 65, 7),
     ],
-)
+    COPYING: [("verify", "flashmla_metadata", (65, 7), 65, 7)],
+    GENERATION: [
+        ("verify", "paged_mqa_ctx_lens_2d", (3, 2), 3, 2),
+        ("draft 2", "paged_mqa_ctx_lens_2d", (-1, 0), 11, 0),
+        ("verify", "dsa_cu_seqlens_k", 0, 0, 0),
+    ],
+}
+
+
+def corrupted_at_each_place(placements):
+    return pytest.mark.parametrize(
+        ("placement", "destination", "field", "index", "row", "column"),
+        [
+            pytest.param(each, *place, id=f"{each.name}-{place[0]}-{place[1]}-{place[2]}")
+            for each in placements
+            for place in PLACES[None] + PLACES[each.kind]
+        ],
+    )
 
 
 def assert_named(placement, destination, field, index, row, column, *, device):
@@ -57,15 +71,13 @@ def gpu():
         pytest.skip(str(error))
 
 
-@EACH_ON_CPU
-@CORRUPTED
+@corrupted_at_each_place(ON_CPU)
 def test_a_corrupted_element_is_named(placement, destination, field, index, row, column):
     assert_named(placement, destination, field, index, row, column, device="cpu")
 
 
 @pytest.mark.gpu
-@EACH
-@CORRUPTED
+@corrupted_at_each_place(PLACEMENTS.values())
 def test_a_corrupted_element_on_a_gpu_is_read_by_the_replayed_graph(
     gpu, placement, destination, field, index, row, column
 ):
@@ -123,8 +135,56 @@ def test_a_plan_is_made_once_for_a_batch_size_and_mode(monkeypatch):
     assert bound.count(False) == len(made)  # at first, the source it was made with
 
 
+def test_a_generating_plan_is_made_once_for_a_batch_size_and_mode_and_passed_nothing(monkeypatch):
+    made, runs = [], []
+
+    class Counted(graphfeed.Plan):
+        @classmethod
+        def generating(cls, *args, mode, bs, **keywords):
+            made.append((mode, bs))
+            return super().generating(*args, mode=mode, bs=bs, **keywords)
+
+        def run(self, *args, stream):
+            runs.append(args)
+            super().run(*args, stream=stream)
+
+    monkeypatch.setattr(graphfeed, "Plan", Counted)
+    asked = [PLACEMENTS["generate-plan"]]
+    summary = run(make_requests(40), config=SMALL, device="cpu", placements=asked)
+    assert summary.mismatches == 0
+    assert len(set(made)) == len(made) > 4
+    assert runs == [()] * (2 * summary.steps)
+
+
+def test_generation_is_one_call_a_mode_and_step_from_state_in_the_same_memory(monkeypatch):
+    calls, generate = [], graphfeed.generate
+
+    def counted(batch, destinations, *, mode, **keywords):
+        calls.append((mode, len(destinations), batch.seq_lens.ctypes.data))
+        generate(batch, destinations, mode=mode, **keywords)
+
+    monkeypatch.setattr(graphfeed, "generate", counted)
+    asked = [PLACEMENTS["generate"]]
+    summary = run(make_requests(40), config=SMALL, device="cpu", placements=asked)
+    assert len(calls) == 2 * summary.steps
+    assert {call[:2] for call in calls} == {
+        (graphfeed.ForwardMode.DECODE, 3),
+        (graphfeed.ForwardMode.TARGET_VERIFY, 1),
+    }
+    assert len(set(calls)) == 2
+
+
 def test_a_device_plays_what_it_can_by_default():
     assert choose(CpuArrays(), None) == ON_CPU
+
+
+def test_a_kind_is_all_of_it_that_the_device_can_do():
+    assert choose(CpuArrays(), [GENERATION]) == ON_CPU[3:]
+    assert choose(CpuArrays(), [ON_CPU[1], COPYING]) == [ON_CPU[1], ON_CPU[0], ON_CPU[2]]
+    able = CpuArrays()
+    able.no_nodes = None
+    names = [each.name for each in choose(able, [GENERATION])]
+    assert names == ["generate", "generate-plan", "generate-graph"]
 
 
 @pytest.mark.gpu
@@ -134,9 +194,10 @@ def test_a_gpu_plays_every_placement_by_default(gpu):
     assert [each.name for each in summary.placements] == names
 
 
-def test_what_the_device_cannot_do_is_refused():
-    with pytest.raises(DeviceError, match=r"^placement graph: needs a GPU, and this is cpu$"):
-        run(make_requests(1), device="cpu", placements=[PLACEMENTS["graph"]])
+@pytest.mark.parametrize("name", ["graph", "generate-graph"])
+def test_what_the_device_cannot_do_is_refused(name):
+    with pytest.raises(DeviceError, match=f"^placement {name}: needs a GPU, and this is cpu$"):
+        run(make_requests(1), device="cpu", placements=[PLACEMENTS[name]])
 
 
 @pytest.mark.parametrize(("asked", "got"), [([], "none"), (ON_CPU[:1] * 2, "copies, copies")])

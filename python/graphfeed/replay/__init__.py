@@ -12,16 +12,20 @@ if importlib.util.find_spec("numpy") is None:
     raise ImportError("graphfeed.replay needs NumPy: pip install 'graphfeed[replay]'")
 
 from graphfeed.replay.engine import Engine, EngineConfig
-from graphfeed.replay.placement import PLACEMENTS, Placement
+from graphfeed.replay.placement import COPYING, GENERATION, KINDS, PLACEMENTS, Kind, Placement
 from graphfeed.replay.reference import Mismatch
 from graphfeed.replay.run import run
 from graphfeed.replay.summary import PlacementTimes, Summary
 from graphfeed.replay.trace import Request, TraceError, read_trace
 
 __all__ = [
+    "COPYING",
+    "GENERATION",
+    "KINDS",
     "PLACEMENTS",
     "Engine",
     "EngineConfig",
+    "Kind",
     "Mismatch",
     "Placement",
     "PlacementTimes",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from graphfeed.replay.arrays import DeviceError
 from graphfeed.replay.engine import EngineConfig
-from graphfeed.replay.placement import PLACEMENTS, Placement
+from graphfeed.replay.placement import KINDS, PLACEMENTS, Kind, Placement
 from graphfeed.replay.progress import progress
 from graphfeed.replay.reference import Mismatch
 from graphfeed.replay.run import DEFAULT_STEPS, run
@@ -30,8 +30,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m graphfeed.replay",
         description="Plays a request trace through a small continuous-batching engine stand-in, "
         "refreshes 3 draft backends and target_verify at each step, by separate copies and by "
-        "graphfeed's placements in turns, and checks every element of every destination against an "
-        "independent reference.",
+        "graphfeed's copy and generation in turns, and checks every element of every destination "
+        "against an independent reference.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
@@ -49,8 +49,8 @@ def build_parser() -> argparse.ArgumentParser:
         action="append",
         metavar="NAME[,NAME]",
         default=argparse.SUPPRESS,
-        help=f"what refreshes, in turns: {', '.join(PLACEMENTS)} (default: all that the device can "
-        "do; graph needs a GPU)",
+        help=f"what refreshes, in turns: {', '.join(PLACEMENTS)}, or all of a kind that the device "
+        f"can do: {', '.join(KINDS)} (default: both; those with graph need a GPU)",
     )
     parser.add_argument(
         "--max-batch", type=int, default=sizes.max_batch, help="most requests at once"
@@ -137,13 +137,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _placements(names: str) -> list[Placement]:
+def _placements(names: str) -> list[Placement | Kind]:
+    known: dict[str, Placement | Kind] = {**PLACEMENTS, **KINDS}
     chosen = []
     for name in names.split(","):
-        if name not in PLACEMENTS:
-            known = ", ".join(PLACEMENTS)
-            raise argparse.ArgumentTypeError(f"expected some of {known}, got {name!r}")
-        chosen.append(PLACEMENTS[name])
+        if name not in known:
+            expected = ", ".join(known)
+            raise argparse.ArgumentTypeError(f"expected some of {expected}, got {name!r}")
+        chosen.append(known[name])
     return chosen
 
 

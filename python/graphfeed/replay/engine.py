@@ -31,7 +31,7 @@ class EngineConfig:
         context: Most tokens a request may reach; longer inputs are truncated.
         draft_tokens: Draft tokens verified a step (n).
         top_k: Tokens sparse attention selects (K).
-        page_size: Tokens a page (P).
+        page_size: Tokens a page (P), a power of two.
         num_pages: Pages in the pool, page 0 not counted. 0: half of what ``max_batch`` requests of
             ``context`` tokens would need, so that admission is bound by pages at times.
         step_ms: Trace time one step takes.
@@ -51,6 +51,8 @@ class EngineConfig:
         for name in ("max_batch", "context", "draft_tokens", "top_k", "page_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
+        if self.page_size & (self.page_size - 1):
+            raise ValueError(f"page_size: expected a power of two, got {self.page_size}")
         if self.context < 2:
             raise ValueError(f"context: expected 2 or more tokens, got {self.context}")
         if not self.step_ms > 0:

@@ -13,9 +13,10 @@ from typing import Any
 
 from graphfeed import ForwardMode
 from graphfeed.replay.arrays import Arrays, Captured
-from graphfeed.replay.destination import Destination, destination_blocks
+from graphfeed.replay.destination import Destination
 from graphfeed.replay.engine import BatchState, EngineConfig
-from graphfeed.replay.placement import Batch, Placement, Prepared
+from graphfeed.replay.kept_state import KeptState
+from graphfeed.replay.placement import GENERATION, Batch, Placement, Prepared
 from graphfeed.replay.reference import Key, Reference
 from graphfeed.replay.source import SourceBuilder
 
@@ -30,7 +31,8 @@ class ModelGraph:
         destinations: The static buffers.
         metadata: Their tensors.
         num_elements: Elements of all buffers.
-        page_size: Tokens a page.
+        config: Sizes of the engine.
+        rows_per_request: Table rows a request: n in target_verify, 1 in decode.
         stream: Raw handle of the stream everything runs on, None on the CPU.
         captured: The graph that reads all buffers, and refreshes none.
     """
@@ -41,7 +43,7 @@ class ModelGraph:
         config: EngineConfig,
         *,
         placement: Placement,
-        source: SourceBuilder,
+        source: SourceBuilder | KeptState,
         names: Sequence[str],
     ) -> None:
         """Allocates for the biggest batch.
@@ -50,21 +52,24 @@ class ModelGraph:
             arrays: Where the tensors live.
             config: Sizes of the engine.
             placement: What refreshes the destinations.
-            source: Builds the metadata to refresh from.
+            source: Gives what to refresh from.
             names: Of the destinations.
         """
         self.mode = source.mode
-        self.page_size = config.page_size
+        self.config = config
+        self.rows_per_request = source.rows_per_request
         self.stream = arrays.stream
         self._placement = placement
         self._source = source
-        rows = source.rows_per_request
         first = 0 if self.mode is ForwardMode.DECODE else NUM_DRAFT_BACKENDS
         self.destinations = [
             Destination(
                 name,
-                blocks=destination_blocks(config, rows_per_request=rows, index=first + index),
                 arrays=arrays,
+                config=config,
+                rows_per_request=self.rows_per_request,
+                index=first + index,
+                generated=placement.kind is GENERATION,
             )
             for index, name in enumerate(names)
         ]
@@ -81,15 +86,19 @@ class ModelGraph:
         return self._reader.capture(refresh)
 
     def refresh(self, state: BatchState, req_to_token: Any) -> float:
-        """Builds the source and refreshes every destination.
+        """Makes the source ready and refreshes every destination.
 
         Returns:
             Host time of the placement's calls in us.
         """
+        if isinstance(self._source, KeptState):
+            source = self._source.build(state, req_to_token)
+        else:
+            source = self._source.build(state, req_to_token, full_width=self._placement.live)
         batch = Batch(
-            source=self._source.build(state, req_to_token, full_width=self._placement.live),
+            source=source,
             bs=state.bs,
-            rows=state.bs * self._source.rows_per_request,
+            rows=state.bs * self.rows_per_request,
             max_seqlen_k=self._source.max_seqlen_k(state),
         )
         if state.bs not in self._prepared:
@@ -111,12 +120,18 @@ class ModelGraph:
         """
         read = iter(self._reader.read(self._replayed))
         num_refreshed = 0
-        expect = (
-            reference.expect_decode if self.mode is ForwardMode.DECODE else reference.expect_verify
-        )
         for destination in self.destinations:
             got = {name: next(read) for name in destination.buffers}
             key = Key(self._placement.name, destination.name)
-            num_refreshed += expect(key, state, live=self._placement.live)
+            num_refreshed += self._expect(reference, key, state)
             reference.check(key, step=state.step, got=got)
         return num_refreshed
+
+    def _expect(self, reference: Reference, key: Key, state: BatchState) -> int:
+        verify = self.mode is ForwardMode.TARGET_VERIFY
+        if self._placement.kind is GENERATION:
+            return reference.expect_generated(
+                key, state, num_drafts=self.config.draft_tokens if verify else 0
+            )
+        expect = reference.expect_verify if verify else reference.expect_decode
+        return expect(key, state, live=self._placement.live)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to refresh a graph's destinations: tensor by tensor, by copy, by plan, in the graph.
+"""The ways to refresh a graph's destinations: copying or generation; called, planned, captured.
 
 A placement is made ready once for a graph and a captured batch size, which is not timed; what it
 then does at a step is.
@@ -9,14 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import graphfeed
 from graphfeed import ForwardMode, Metadata
 from graphfeed.replay.arrays import Arrays, Captured, DeviceError
+from graphfeed.replay.engine import PADDED_LENGTH
 
 if TYPE_CHECKING:
     from graphfeed.replay.model import ModelGraph
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What placements do. To ask for a kind is to ask for all of it that the device can do."""
+
+    name: str
+
+
+COPYING = Kind("copying")  # of metadata that was built ahead
+GENERATION = Kind("generation")  # of metadata, from the batch's state
+
+KINDS = {each.name: each for each in (COPYING, GENERATION)}
 
 
 @dataclass(frozen=True)
@@ -24,13 +38,13 @@ class Batch:
     """What a step hands over.
 
     Attributes:
-        source: The step's metadata.
+        source: The step's metadata, or for a generation its state on the device.
         bs: Captured batch size.
         rows: Rows of the page tables, and E.
         max_seqlen_k: Columns of the longest request.
     """
 
-    source: Metadata
+    source: Metadata | graphfeed.BatchState
     bs: int
     rows: int
     max_seqlen_k: int
@@ -41,6 +55,7 @@ class Prepared(NamedTuple):
 
     refresh: Callable[[Batch], None]  # at each step, timed
     captured: Captured  # what is replayed after it
+    plan: graphfeed.Plan | None = None  # kept as long as what it was captured into
 
 
 @dataclass(frozen=True)
@@ -51,35 +66,42 @@ class Placement:
         name: As it is asked for and shown.
         timed: What it does at a step, in words.
         prepare: Makes it ready; called with the first batch of a size, whose source is then valid.
-        live: Sources have tables of full width, of which each row is refreshed to its own request's
-            length; else every row to the longest's.
-        needs_nodes: Works only where nodes of captured graphs can be re-pointed.
+        kind: COPYING or GENERATION.
+        live: Copied tables have full width, and each row is refreshed to its own request's length;
+            else every row to the longest's. Generated rows always end at their own.
+        needs_nodes: Works only where captured graphs are kept, with nodes that can be found.
     """
 
     name: str
     timed: str
     prepare: Callable[[ModelGraph, Batch], Prepared]
+    kind: Kind = COPYING
     live: bool = False
     needs_nodes: bool = False
 
 
-def choose(arrays: Arrays, asked: Sequence[Placement] | None) -> list[Placement]:
+def choose(arrays: Arrays, asked: Sequence[Placement | Kind] | None) -> list[Placement]:
     """The placements to play on a device: those asked for, by default all that work there.
 
     Raises:
         DeviceError: One asked for does not work there.
         ValueError: None is asked for, or one twice.
     """
+    can_do = [one for one in PLACEMENTS.values() if arrays.no_nodes is None or not one.needs_nodes]
     if asked is None:
-        each = PLACEMENTS.values()
-        return [one for one in each if arrays.no_nodes is None or not one.needs_nodes]
+        return can_do
     if not asked or len({one.name for one in asked}) < len(asked):
         names = ", ".join(one.name for one in asked) or "none"
         raise ValueError(f"placements: expected one or more, each once, got {names}")
+    chosen: dict[str, Placement] = {}
     for one in asked:
-        if one.needs_nodes and arrays.no_nodes is not None:
+        if isinstance(one, Kind):
+            chosen.update((each.name, each) for each in can_do if each.kind is one)
+        elif one.needs_nodes and arrays.no_nodes is not None:
             raise DeviceError(f"placement {one.name}: {arrays.no_nodes}")
-    return list(asked)
+        else:
+            chosen[one.name] = one
+    return list(chosen.values())
 
 
 def _by_copies(graph: ModelGraph, first: Batch) -> Prepared:
@@ -152,8 +174,50 @@ def _bind(graph: ModelGraph, first: Batch) -> graphfeed.Plan:
         bs=first.bs,
         seqlens_expanded_size=first.rows,
         live_bound=first.source.cache_seqlens,  # the same memory at every step
-        page_size=graph.page_size,
+        page_size=graph.config.page_size,
     )
+
+
+def _by_generate(graph: ModelGraph, first: Batch) -> Prepared:
+    destinations, stream, numbers = graph.metadata, graph.stream, _numbers(graph)
+
+    def refresh(batch: Batch) -> None:
+        graphfeed.generate(
+            batch.source,
+            destinations,
+            bs=batch.bs,
+            max_seqlen_k=batch.max_seqlen_k,
+            stream=stream,
+            **numbers,
+        )
+
+    return Prepared(refresh, graph.captured)
+
+
+def _by_generating_plan(graph: ModelGraph, first: Batch) -> Prepared:
+    plan, stream = _bind_generation(graph, first), graph.stream
+    return Prepared(lambda batch: plan.run(stream=stream), graph.captured)
+
+
+def _generated_in_graph(graph: ModelGraph, first: Batch) -> Prepared:
+    plan = _bind_generation(graph, first)
+    captured = graph.capture(lambda: plan.run(stream=graph.stream))
+    return Prepared(lambda batch: None, captured, plan)
+
+
+def _bind_generation(graph: ModelGraph, first: Batch) -> graphfeed.Plan:
+    # The state is the same memory at every step, and its lengths end the rows of the tables.
+    return graphfeed.Plan.generating(first.source, graph.metadata, bs=first.bs, **_numbers(graph))
+
+
+def _numbers(graph: ModelGraph) -> dict[str, Any]:
+    return {
+        "mode": graph.mode,
+        "num_draft_tokens": graph.rows_per_request,
+        "index_topk": graph.config.top_k,
+        "page_size": graph.config.page_size,
+        "seq_len_fill": PADDED_LENGTH,
+    }
 
 
 PLACEMENTS = {
@@ -167,6 +231,20 @@ PLACEMENTS = {
             "2 nodes re-pointed; the plans' copy is in the replay, which all placements pay",
             _in_graph,
             live=True,
+            needs_nodes=True,
+        ),
+        Placement("generate", "2 calls of graphfeed.generate", _by_generate, GENERATION),
+        Placement(
+            "generate-plan",
+            "2 runs of plans that generate, nothing passed",
+            _by_generating_plan,
+            GENERATION,
+        ),
+        Placement(
+            "generate-graph",
+            "nothing; the generation is in the replay, which all placements pay",
+            _generated_in_graph,
+            GENERATION,
             needs_nodes=True,
         ),
     )

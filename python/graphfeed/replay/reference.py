@@ -81,7 +81,7 @@ class Reference:
     def __init__(
         self, config: EngineConfig, destinations: Mapping[Key, Mapping[str, Block]]
     ) -> None:
-        """Starts from destinations as captured: the sentinel, and 0 at the head of prefix sums.
+        """Starts from destinations as captured: the sentinel, and 0 where no refresh writes a head.
 
         Args:
             config: Sizes of the engine.
@@ -96,9 +96,9 @@ class Reference:
             }
             for key, blocks in destinations.items()
         }
-        for key in destinations:
-            for field in ("cu_seqlens_k", "dsa_cu_seqlens_k"):
-                self._view(key, field)[0] = 0
+        for key, blocks in destinations.items():
+            for field, block in blocks.items():
+                block.start(self._expected[key][field])
         pool_rows = config.max_batch + 1
         self._page_of = np.zeros((pool_rows, config.table_pages), dtype=np.int32)
         self._slot_of = np.zeros((pool_rows, config.table_pages * config.page_size), dtype=np.int32)
@@ -136,7 +136,7 @@ class Reference:
             + self._expect(key, "dsa_cache_seqlens", selected)
             + self._expect(key, "dsa_cu_seqlens_k", list(accumulate(selected)), at=1)
             + self._expect(key, "flashmla_num_splits", state.decode.num_splits)
-            + self._expect_scheduler(key, state.decode.metadata)
+            + self._expect(key, "flashmla_metadata", state.decode.metadata)
             + self._expect_tables(key, state, repeat=1, columns=_columns(lengths, live=live))
         )
 
@@ -163,8 +163,35 @@ class Reference:
             + self._expect(key, "dsa_cache_seqlens", selected)
             + self._expect(key, "dsa_cu_seqlens_k", list(accumulate(selected)), at=1)
             + self._expect(key, "flashmla_num_splits", state.verify.num_splits)
-            + self._expect_scheduler(key, state.verify.metadata)
+            + self._expect(key, "flashmla_metadata", state.verify.metadata)
             + self._expect_tables(key, state, repeat=n, columns=_columns(with_drafts, live=live))
+        )
+
+    def expect_generated(self, key: Key, state: BatchState, *, num_drafts: int) -> int:
+        """Expects a destination to be generated: other fields, and heads of prefix sums as well.
+
+        Args:
+            key: The destination.
+            state: The step's batch.
+            num_drafts: n in target_verify, 0 in decode.
+
+        Returns:
+            Elements generated.
+        """
+        totals = [length + num_drafts for length in _padded_lengths(state)]
+        # Query t of q sees what lies before it and itself: all but the q - t - 1 behind it.
+        behind = range(max(num_drafts, 1))[::-1]
+        seen = [total - later for total in totals for later in behind]
+        selected = [min(length, self._config.top_k) for length in seen]
+        contexts = np.array([[total] * len(behind) for total in totals])
+        return (
+            self._expect(key, "cache_seqlens", totals)
+            + self._expect(key, "cu_seqlens_k", [0, *accumulate(totals)])
+            + self._expect(key, "seqlens_expanded", seen)
+            + self._expect(key, "dsa_cache_seqlens", selected)
+            + self._expect(key, "dsa_cu_seqlens_k", [0, *accumulate(selected)])
+            + self._expect(key, "paged_mqa_ctx_lens_2d", contexts)
+            + self._expect_tables(key, state, repeat=len(behind), columns=totals)
         )
 
     def check(self, key: Key, *, step: int, got: Mapping[str, np.ndarray]) -> None:
@@ -196,24 +223,21 @@ class Reference:
                 num_elements=int(np.count_nonzero(expected != got[field])),
             )
 
-    def _view(self, key: Key, field: str) -> np.ndarray:
+    def view(self, key: Key, field: str) -> np.ndarray:
+        """What the tensor itself must hold, in the memory that ``check`` compares."""
         return self._blocks[key][field].view(self._expected[key][field])
 
     def _expect(
         self, key: Key, field: str, values: Sequence[int] | np.ndarray, *, at: int = 0
     ) -> int:
-        self._view(key, field)[at : at + len(values)] = values
-        return len(values)
-
-    def _expect_scheduler(self, key: Key, metadata: np.ndarray) -> int:
-        self._view(key, "flashmla_metadata")[:] = metadata
-        return metadata.size
+        self.view(key, field)[at : at + len(values)] = values
+        return np.size(values)
 
     def _expect_tables(
         self, key: Key, state: BatchState, *, repeat: int, columns: Sequence[int]
     ) -> int:
-        tokens = self._view(key, "page_table_1")
-        pages = self._view(key, "real_page_table")
+        tokens = self.view(key, "page_table_1")
+        pages = self.view(key, "real_page_table")
         num_elements = 0
         for place, width in enumerate(columns):
             row = state.held[place].row if place < len(state.held) else 0

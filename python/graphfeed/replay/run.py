@@ -14,8 +14,9 @@ import graphfeed
 from graphfeed import ForwardMode
 from graphfeed.replay.arrays import Arrays, open_arrays
 from graphfeed.replay.engine import BatchState, Engine, EngineConfig
+from graphfeed.replay.kept_state import KeptState
 from graphfeed.replay.model import NUM_DRAFT_BACKENDS, ModelGraph
-from graphfeed.replay.placement import Placement, choose
+from graphfeed.replay.placement import COPYING, GENERATION, Kind, Placement, choose
 from graphfeed.replay.reference import Key, Reference
 from graphfeed.replay.source import SourceBuilder
 from graphfeed.replay.summary import PlacementTimes, Summary, spread
@@ -41,8 +42,8 @@ class _Player:
         config: EngineConfig,
         *,
         placement: Placement,
-        decode: SourceBuilder,
-        verify: SourceBuilder,
+        decode: SourceBuilder | KeptState,
+        verify: SourceBuilder | KeptState,
     ) -> None:
         drafts = [f"draft {index}" for index in range(NUM_DRAFT_BACKENDS)]
         self.placement = placement
@@ -88,7 +89,7 @@ def run(
     config: EngineConfig | None = None,
     steps: int = DEFAULT_STEPS,
     device: str = "auto",
-    placements: Sequence[Placement] | None = None,
+    placements: Sequence[Placement | Kind] | None = None,
     on_step: Callable[[int], None] | None = None,
 ) -> Summary:
     """Plays ``requests`` through the engine stand-in, refreshing and checking every step.
@@ -100,7 +101,8 @@ def run(
         config: Sizes of the engine; its defaults if None.
         steps: Most steps to play; the replay ends sooner when every request has finished.
         device: ``auto``, ``cpu`` or ``cuda``.
-        placements: What refreshes destinations; by default all that the device can do.
+        placements: What refreshes destinations, of a kind all that the device can do; by default
+            both kinds.
         on_step: Called after each step with the number of steps done.
 
     Returns:
@@ -135,12 +137,17 @@ def run(
 def _players(
     placements: Sequence[Placement], arrays: Arrays, config: EngineConfig
 ) -> list[_Player]:
-    decode = SourceBuilder(arrays, config, mode=ForwardMode.DECODE)
-    verify = SourceBuilder(arrays, config, mode=ForwardMode.TARGET_VERIFY)
-    return [
-        _Player(arrays, config, placement=placement, decode=decode, verify=verify)
-        for placement in placements
-    ]
+    made = {COPYING: SourceBuilder, GENERATION: KeptState}
+    modes = (ForwardMode.DECODE, ForwardMode.TARGET_VERIFY)
+    sources = {
+        kind: [made[kind](arrays, config, mode=mode) for mode in modes]
+        for kind in {placement.kind for placement in placements}
+    }
+    players = []
+    for placement in placements:
+        decode, verify = sources[placement.kind]
+        players.append(_Player(arrays, config, placement=placement, decode=decode, verify=verify))
+    return players
 
 
 def _play(

@@ -29,8 +29,7 @@ class SourceBuilder:
         self.mode = mode
         self._arrays = arrays
         self._config = config
-        self._verify = mode is ForwardMode.TARGET_VERIFY
-        self.rows_per_request = config.draft_tokens if self._verify else 1
+        self.rows_per_request = rows_of_mode(config, mode)
         bs, n = config.max_batch, self.rows_per_request
         self._cache_seqlens = arrays.buffer(bs)
         self._cu_seqlens_k = arrays.buffer(bs + 1)
@@ -42,8 +41,7 @@ class SourceBuilder:
 
     def max_seqlen_k(self, state: BatchState) -> int:
         """Table columns of this step: the longest request's, draft tokens included."""
-        longest = int(state.seq_lens.max())
-        return longest + self._config.draft_tokens if self._verify else longest
+        return table_columns(self._config, self.mode, state)
 
     def build(
         self, state: BatchState, req_to_token: Tensor, *, full_width: bool = False
@@ -65,7 +63,7 @@ class SourceBuilder:
         seq_lens = self._arrays.array(state.seq_lens)
         cache_seqlens = self._cache_seqlens[:bs]
         seqlens_expanded = self._seqlens_expanded[:rows]
-        if self._verify:
+        if self.mode is ForwardMode.TARGET_VERIFY:
             scheduled = state.verify
             cache_seqlens[:] = seq_lens + n
             seqlens_expanded[:] = (seq_lens[:, None] + self._arrays.arange(n) + 1).reshape(-1)
@@ -106,6 +104,17 @@ class SourceBuilder:
             end = width if full_width else columns
             tables.append(buffer.reshape(-1, width)[: bs * n, :end])
         return tables[0], tables[1]
+
+
+def rows_of_mode(config: EngineConfig, mode: ForwardMode) -> int:
+    """Table rows a request: n in target_verify, else 1."""
+    return config.draft_tokens if mode is ForwardMode.TARGET_VERIFY else 1
+
+
+def table_columns(config: EngineConfig, mode: ForwardMode, state: BatchState) -> int:
+    """Tokens of the step's longest request, in target_verify with its draft tokens."""
+    longest = int(state.seq_lens.max())
+    return longest + config.draft_tokens if mode is ForwardMode.TARGET_VERIFY else longest
 
 
 def _prefix_sums(lengths: Tensor, *, out: Tensor) -> Tensor:

@@ -23,11 +23,14 @@ class Spread:
 class PlacementTimes:
     """Host time of one placement's steps, in us.
 
-    Time of the calls that refresh, on the CPU of the copy itself as well. For ``graph`` it is that
-    of re-pointing alone: the copy is in the model graph, whose replay every placement pays and none
-    counts. Plans and graphs are made before, uncounted, at the first step of a batch size; they
-    move a table row up to its own length, the others up to the longest. Caches are cold: the check
-    of the whole buffers runs between calls, so this is more than a benchmark's loop shows.
+    Time of the calls that refresh, on the CPU of the work itself as well. For ``graph`` it is that
+    of re-pointing alone, for ``generate-graph`` that of nothing: the work is in the model graph,
+    whose replay every placement pays and none counts. Plans and graphs are made before, uncounted,
+    at the first step of a batch size. Not counted either is what a refresh reads: for a copy the
+    metadata, built anew at each step, for a generation the batch's state alone. ``copies`` and
+    ``copy`` fill table rows up to the longest request's length, the others up to their own. Caches
+    are cold: the check of the whole buffers runs between calls, so this is more than a benchmark's
+    loop shows.
 
     Attributes:
         name: The placement.
@@ -115,7 +118,7 @@ def describe(summary: Summary) -> str:
             f"pages        {summary.peak_pages} of {summary.pool_pages} in use at most",
             f"batch        {_percentiles(summary.batch)}",
             f"context      {_percentiles(summary.context)}",
-            f"us a step    {'p50':>9}{'p90':>9}{'p99':>9}   host time of the calls, caches cold",
+            f"us a step       {'p50':>9}{'p90':>9}{'p99':>9}   host time of the calls, caches cold",
             *(_times(each) for each in summary.placements),
             f"refreshed    {summary.bytes_refreshed / 1e9:.2f} GB",
             f"checked      {summary.bytes_checked / 1e9:.2f} GB, guards included, in "
@@ -128,7 +131,7 @@ def describe(summary: Summary) -> str:
 def _times(times: PlacementTimes) -> str:
     of = times.step_us
     figures = f"{of.p50:9.1f}{of.p90:9.1f}{of.p99:9.1f}"
-    return f"  {times.name:<11}{figures}   {times.timed}"
+    return f"  {times.name:<14}{figures}   {times.timed}"
 
 
 def _percentiles(spread: Spread) -> str:
