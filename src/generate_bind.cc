@@ -8,23 +8,15 @@
 
 #include "bind.h"
 #include "generate_grid.h"
+#include "generate_inputs.h"
 #include "generate_outputs.h"
+#include "generate_schedulers.h"
 
 namespace graphfeed {
 namespace {
 
 constexpr int64_t kMaxRequests = int64_t{1} << 24;  // one block or more of a grid each
 constexpr int64_t kMaxRows = INT32_MAX - 1;
-
-constexpr Place argument(const char* name) { return {.operand = Place::kNeither, .field = name}; }
-
-void check_range(const TensorChecks& checks, const char* name, int64_t value, int64_t lowest,
-                 int64_t highest) {
-  if (value >= lowest && value <= highest) return;
-  refuse(checks, argument(name),
-         "must be from " + std::to_string(lowest) + " to " + std::to_string(highest) + ", got " +
-             std::to_string(value));
-}
 
 void check_power_of_two(const TensorChecks& checks, const char* name, int64_t value) {
   if (value >= 1 && value <= (int64_t{1} << 30) &&
@@ -86,32 +78,6 @@ int64_t rows_of(const GenerateRequest& request, const TensorChecks& checks) {
            "gives " + std::to_string(rows) + " rows, more than 2^31 - 2");
   }
   return rows;
-}
-
-IntegerVector bind_integers(const GenerationBinding& binding, const Tensor& tensor,
-                            const char* name, int64_t count) {
-  const Place place = argument(name);
-  if (tensor.dtype != kInt32 && tensor.dtype != kInt64) {
-    refuse(binding, place, "expected int32 or int64, got " + text_of(tensor.dtype),
-           ErrorKind::kType);
-  }
-  check_tensor(binding, tensor, place);
-  check_rank(binding, tensor, place, 1);
-  check_size(binding, tensor, place, count);
-  const int64_t words = tensor.dtype == kInt64 ? 2 : 1;
-  if (count > 0) {
-    if (std::abs(tensor.strides[0]) > kMaxSpanElements) {
-      refuse(binding, place, "its strides span more than 2^48 elements");
-    }
-    const MemoryBlock block{.data = static_cast<const int32_t*>(tensor.data),
-                            .rows = count,
-                            .columns = words,
-                            .row_stride = words * tensor.strides[0],
-                            .column_stride = 1};
-    check_memory(binding, place, block, static_cast<uintptr_t>(4 * words));
-    binding.blocks.add_input(block, place);
-  }
-  return {tensor.data, tensor.strides[0], words == 2, 0};
 }
 
 // The first field of a destination that is a table, for messages; null: none has one.
@@ -245,7 +211,6 @@ void bind_sizes(const GenerateRequest& request, int64_t rows, GenerationShape& t
       static_cast<uint8_t>(std::countr_zero(static_cast<uint64_t>(request.index_kpool)));
   table.num_destinations = static_cast<int32_t>(request.destinations.size());
   std::fill(std::begin(table.reserved), std::end(table.reserved), uint8_t{0});
-  table.reserved_too = 0;
 }
 
 }  // namespace
@@ -255,13 +220,16 @@ void bind(const GenerateRequest& request, const char* function, BoundGeneration&
   const TensorChecks checks{function, bound.device, "seq_lens"};
   check_scalars(request, checks);
   bind_sizes(request, rows_of(request, checks), bound.table);
-  bound.key = {.kind = KernelKind::kGenerate, .bucket = bucket_of(request.destinations.size())};
+  bound.key = {.kind = KernelKind::kGenerate,
+               .bucket = bucket_of(request.destinations.size()),
+               .schedules = request.paged_mqa.has_value() || request.flashmla.has_value()};
 
   PlacedBlocks blocks;
   GenerationBinding binding{checks, request, bound.table, blocks, 0};
   bind_requests(binding);
   bind_pool(binding);
   bind_outputs(binding);
+  bind_schedulers(binding);
   bind_report(binding);
   check_overlaps(binding, blocks);
   lay_out_grid(bound.table, binding.columns);

@@ -3,7 +3,7 @@
 // user input is made here, before anything is written.
 #pragma once
 
-#include "device/generation_table.h"
+#include "device/schedule_table.h"
 #include "graphfeed/generate.h"
 #include "kernel_key.h"
 
@@ -12,7 +12,7 @@ namespace graphfeed {
 struct BoundGeneration {
   Device device;
   KernelKey key;
-  GenerationTable<kMaxDestinations> table;
+  ScheduledTable<kMaxDestinations> table;
 };
 
 // Fills `bound`; throws Error, whose sentence starts with `function`, where the request is wrong.

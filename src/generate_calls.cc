@@ -14,7 +14,8 @@
 namespace graphfeed {
 namespace {
 
-constexpr size_t kNumBatchTensors = 6;
+constexpr size_t kNumBatchTensors = 7;
+constexpr size_t kNumSchedulerNumbers = 5;
 
 // A call that carries a batch's state and destinations.
 struct GenerateCall : Call {
@@ -35,7 +36,36 @@ struct GenerateCall : Call {
             .req_to_token = optional_tensor(first + 2, "req_to_token"),
             .extend_seq_lens = optional_tensor(first + 3, "extend_seq_lens"),
             .raw_bs = optional_tensor(first + 4, "raw_bs"),
-            .num_draft_tokens = optional_tensor(first + 5, "num_draft_tokens")};
+            .num_draft_tokens = optional_tensor(first + 5, "num_draft_tokens"),
+            .topk_length = optional_tensor(first + 6, "topk_length")};
+  }
+
+  // Five integers from argument `first` on, or None.
+  [[nodiscard]] std::optional<PagedMqaScheduler> paged_mqa(size_t first) const {
+    if (arguments.is_none(first)) return std::nullopt;
+    return PagedMqaScheduler{
+        .revision = revision_at<PagedMqaScheduler::Revision>(first, "paged_mqa: revision"),
+        .arch = integer(first + 1, "paged_mqa: arch"),
+        .num_sms = integer(first + 2, "paged_mqa: num_sms"),
+        .next_n = integer(first + 3, "paged_mqa: next_n"),
+        .block_kv = integer(first + 4, "paged_mqa: block_kv")};
+  }
+
+  [[nodiscard]] std::optional<FlashMlaScheduler> flashmla(size_t first) const {
+    if (arguments.is_none(first)) return std::nullopt;
+    return FlashMlaScheduler{
+        .revision = revision_at<FlashMlaScheduler::Revision>(first, "flashmla: revision"),
+        .num_sm_parts = integer(first + 1, "flashmla: num_sm_parts"),
+        .topk = integer(first + 2, "flashmla: topk"),
+        .block_size = integer(first + 3, "flashmla: block_size"),
+        .fixed_overhead = integer(first + 4, "flashmla: fixed_overhead")};
+  }
+
+  // Unnamed where the integer is not one of its enumerators: bind() refuses that.
+  template <class Revision>
+  [[nodiscard]] Revision revision_at(size_t i, const char* name) const {
+    const int64_t value = integer(i, name);
+    return static_cast<Revision>(value >= 0 && value <= UINT8_MAX ? value : 0);
   }
 
   // `count` destinations in schema order from argument `first` on.
@@ -81,8 +111,9 @@ struct GenerateCall : Call {
 // The request that the arguments of call_generate make.
 struct GenerateArguments {
   explicit GenerateArguments(const GenerateCall& call) {
-    constexpr size_t kFirstTensor = 12;
-    constexpr size_t kFirstField = kFirstTensor + 1 + kNumBatchTensors;
+    constexpr size_t kFirstScheduler = 13;  // behind the report
+    constexpr size_t kFirstBatchTensor = kFirstScheduler + 2 * kNumSchedulerNumbers;
+    constexpr size_t kFirstField = kFirstBatchTensor + kNumBatchTensors;
     const size_t given = std::max(call.arguments.size(), kFirstField);
     const size_t count = (given - kFirstField) / kNumGeneratedFields;
     call.expect_count(kFirstField + count * kNumGeneratedFields);
@@ -104,7 +135,9 @@ struct GenerateArguments {
                .page_size = call.integer(7, "page_size"),
                .index_kpool = call.integer(8, "index_kpool"),
                .seq_len_fill = call.integer(9, "seq_len_fill"),
-               .batch = call.batch(13),
+               .paged_mqa = call.paged_mqa(kFirstScheduler),
+               .flashmla = call.flashmla(kFirstScheduler + kNumSchedulerNumbers),
+               .batch = call.batch(kFirstBatchTensor),
                .destinations = destinations,
                .report = call.optional_tensor(12, "report")};
   }

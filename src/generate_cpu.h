@@ -3,11 +3,11 @@
 // kernel's own code.
 #pragma once
 
-#include "device/generation_table.h"
+#include "device/schedule_table.h"
 #include "graphfeed/copy.h"
 
 namespace graphfeed {
 
-void generate_on_cpu(const GenerationTable<kMaxDestinations>& table);
+void generate_on_cpu(const ScheduledTable<kMaxDestinations>& table);
 
 }  // namespace graphfeed

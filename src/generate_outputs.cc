@@ -48,6 +48,7 @@ int64_t size_of(const GenerationBinding& binding, GeneratedShape shape) {
     case GeneratedShape::kRows:
     case GeneratedShape::kCtxLens:
     case GeneratedShape::kTable:
+    case GeneratedShape::kSchedule:
       break;
   }
   return rows;
@@ -164,7 +165,9 @@ void bind_outputs(const GenerationBinding& binding) {
   for (int d = 0; d < table.num_destinations; ++d) {
     table.vectors[slot_of(VectorField::kPagedMqaCtxBlocks)][d] = {nullptr, 0};
     table.ctx_block_strides[d] = 0;
-    for (const GeneratedSpec& spec : kGeneratedSchema) bind_field(binding, spec, d);
+    for (const GeneratedSpec& spec : kGeneratedSchema) {
+      if (spec.shape != GeneratedShape::kSchedule) bind_field(binding, spec, d);
+    }
     TableOutput& pages = table.tables[slot_of(TableField::kRealPageTable)][d];
     TableOutput& pools = table.tables[slot_of(TableField::kPooledPageTable)][d];
     const TableOutput& tokens = table.tables[slot_of(TableField::kPageTable1)][d];

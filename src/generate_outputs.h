@@ -11,12 +11,12 @@ namespace graphfeed {
 
 struct GenerationBinding : TensorChecks {
   const GenerateRequest& request;
-  GenerationTable<kMaxDestinations>& table;
+  ScheduledTable<kMaxDestinations>& table;
   PlacedBlocks& blocks;
   int64_t columns;  // of req_to_token, that a row of a table is filled for at most
 };
 
-// Fills the table's vectors and tables of every destination.
+// Fills the table's vectors and tables of every destination. Schedules are generate_schedulers.h's.
 void bind_outputs(const GenerationBinding& binding);
 
 }  // namespace graphfeed

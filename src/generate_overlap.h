@@ -20,7 +20,7 @@ struct PlacedBlock {
 
 struct PlacedBlocks {
   static constexpr size_t kMaxOutputs = kNumGeneratedFields * kMaxDestinations + 1;
-  static constexpr size_t kMaxInputs = 6;
+  static constexpr size_t kMaxInputs = 7;
 
   void add_input(const MemoryBlock& block, Place place) {
     inputs[num_inputs++] = {block, place, 0};

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "device/generation_table.h"
+#include "device/schedule_table.h"
 #include "graphfeed/generate.h"
 
 namespace graphfeed {
@@ -20,19 +20,21 @@ enum class GeneratedShape : uint8_t {
   kRowsAndOne,   // [R + 1]
   kCtxLens,      // [R, 1] or [bs, n]
   kTable,        // R rows
+  kSchedule,     // as its scheduler says
 };
 
 struct GeneratedSpec {
   const char* name;
   std::optional<Tensor> GeneratedMetadata::*member;
   GeneratedShape shape;
-  int slot;  // a VectorField; of a table, a TableField
+  int slot;  // a VectorField; of a table, a TableField; of a schedule, a ScheduleField
 };
 
 constexpr int slot_of(VectorField field) { return static_cast<int>(field); }
 constexpr int slot_of(TableField field) { return static_cast<int>(field); }
+constexpr int slot_of(ScheduleField field) { return static_cast<int>(field); }
 
-inline constexpr std::array<GeneratedSpec, 10> kGeneratedSchema{{
+inline constexpr std::array<GeneratedSpec, 13> kGeneratedSchema{{
     {"cache_seqlens", &GeneratedMetadata::cache_seqlens, GeneratedShape::kBatch,
      slot_of(VectorField::kCacheSeqlens)},
     {"cu_seqlens_k", &GeneratedMetadata::cu_seqlens_k, GeneratedShape::kBatchAndOne,
@@ -53,6 +55,12 @@ inline constexpr std::array<GeneratedSpec, 10> kGeneratedSchema{{
      slot_of(VectorField::kPooledCacheSeqlens)},
     {"pooled_page_table", &GeneratedMetadata::pooled_page_table, GeneratedShape::kTable,
      slot_of(TableField::kPooledPageTable)},
+    {"paged_mqa_schedule", &GeneratedMetadata::paged_mqa_schedule, GeneratedShape::kSchedule,
+     slot_of(ScheduleField::kPagedMqaSchedule)},
+    {"flashmla_metadata", &GeneratedMetadata::flashmla_metadata, GeneratedShape::kSchedule,
+     slot_of(ScheduleField::kFlashmlaMetadata)},
+    {"flashmla_num_splits", &GeneratedMetadata::flashmla_num_splits, GeneratedShape::kSchedule,
+     slot_of(ScheduleField::kFlashmlaNumSplits)},
 }};
 inline constexpr size_t kNumGeneratedFields = kGeneratedSchema.size();
 

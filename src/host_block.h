@@ -1,47 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block of threads played on the host, one thread after the other: the counterpart of
-// device/generate_block.h, so that CPU tensors are filled by the kernel's own code.
+// device/block.h, so that CPU tensors are filled by the kernel's own code.
 #pragma once
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstring>
 
-#include "device/generate_block.h"
+#include "device/block.h"
 
 namespace graphfeed {
 
+template <int kSize, int kSharedBytes>
 class HostBlock {
  public:
+  static constexpr int kThreads = kSize;
+
   template <class T>
-  using PerThread = std::array<T, kGenerateThreads>;
+  class PerThread {
+   public:
+    T& operator[](int thread) { return values_[static_cast<size_t>(thread)]; }
+    auto begin() { return values_.begin(); }
+    auto end() { return values_.end(); }
+
+   private:
+    std::array<T, kThreads> values_;
+  };
 
   template <class Work>
   void each(Work work) {
-    for (int thread = 0; thread < kGenerateThreads; ++thread) work(thread);
+    for (int thread = 0; thread < kThreads; ++thread) work(thread);
   }
 
   void synchronize() {}
-  RequestTile& tile() { return tile_; }
 
-  Sums sum(const PerThread<Sums>& sums) {
-    Sums total{};
-    for (const Sums& value : sums) total = total + value;
+  template <class T>
+  T& shared() {
+    static_assert(sizeof(T) <= kSharedBytes && alignof(T) <= 8);
+    return *reinterpret_cast<T*>(memory_.data());
+  }
+
+  template <class T>
+  T sum(PerThread<T>& values) {
+    T total{};
+    for (const T& value : values) total = total + value;
     return total;
   }
 
-  Sums exclusive_sum(PerThread<Sums>& sums) {
-    Sums total{};
-    for (Sums& value : sums) {
-      const Sums own = value;
+  template <class T>
+  T exclusive_sum(PerThread<T>& values) {
+    T total{};
+    for (T& value : values) {
+      const T own = value;
       value = total;
       total = total + own;
     }
     return total;
   }
 
-  int64_t min(const PerThread<int64_t>& values) {
+  int64_t min(PerThread<int64_t>& values) {
     return *std::min_element(values.begin(), values.end());
+  }
+
+  int count(PerThread<bool>& values) {
+    return static_cast<int>(std::count(values.begin(), values.end(), true));
   }
 
   template <int kWidth>
@@ -57,7 +80,7 @@ class HostBlock {
   }
 
  private:
-  RequestTile tile_{};
+  alignas(8) std::array<std::byte, kSharedBytes> memory_{};
 };
 
 }  // namespace graphfeed

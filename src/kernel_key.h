@@ -19,10 +19,11 @@ struct KernelKey {
   int bucket = 1;     // one of kDestinationBuckets
   bool dense = true;  // of a copy: every field is one row of adjacent elements, and none has a live
                       // bound; else true
+  bool schedules = false;  // of a generation: scheduler metadata is made too; else false
   friend bool operator==(const KernelKey&, const KernelKey&) = default;
 };
 
-inline constexpr int kNumKernelKeys = 9;
+inline constexpr int kNumKernelKeys = 12;
 
 // The smallest bucket for so many destinations, at most 16.
 int bucket_of(size_t destinations);

@@ -35,7 +35,7 @@ void fill(const BoundTable& table, DenseTable<kBucket>& to) {
 }
 
 template <int kBucket>
-void fill(const GenerationTable<kMaxDestinations>& table, GenerationTable<kBucket>& to) {
+void fill(const ScheduledTable<kMaxDestinations>& table, GenerationTable<kBucket>& to) {
   static_cast<GenerationShape&>(to) = table;
   for (int f = 0; f < kNumVectorFields; ++f) {
     std::copy_n(table.vectors[f], table.num_destinations, to.vectors[f]);
@@ -44,6 +44,15 @@ void fill(const GenerationTable<kMaxDestinations>& table, GenerationTable<kBucke
     std::copy_n(table.tables[f], table.num_destinations, to.tables[f]);
   }
   std::copy_n(table.ctx_block_strides, table.num_destinations, to.ctx_block_strides);
+}
+
+template <int kBucket>
+void fill(const ScheduledTable<kMaxDestinations>& table, ScheduledTable<kBucket>& to) {
+  fill(table, static_cast<GenerationTable<kBucket>&>(to));
+  to.schedule = table.schedule;
+  for (int f = 0; f < kNumScheduleFields; ++f) {
+    std::copy_n(table.schedules[f], table.num_destinations, to.schedules[f]);
+  }
 }
 
 int32_t*& address_in(Operand& operand) { return operand.data; }
@@ -64,15 +73,27 @@ auto with_table_of(KernelKey key, Action action) {
   return with_table_of<16>(key.dense, action);
 }
 
+// Calls action(table), of the type of a generation's parameter, with a null pointer of that type.
+template <int kBucket, class Action>
+auto with_generation_of(bool schedules, Action action) {
+  return schedules ? action(static_cast<ScheduledTable<kBucket>*>(nullptr))
+                   : action(static_cast<GenerationTable<kBucket>*>(nullptr));
+}
+
 // Where the address of something that is written is.
-template <int kBucket>
-const std::byte* mark_in(const GenerationTable<kBucket>& table) {
+template <class Table>
+const std::byte* mark_in(const Table& table) {
   for (int d = 0; d < table.num_destinations; ++d) {
     for (const auto& outputs : table.vectors) {
       if (outputs[d].data != nullptr) return reinterpret_cast<const std::byte*>(&outputs[d].data);
     }
     for (const auto& outputs : table.tables) {
       if (outputs[d].data != nullptr) return reinterpret_cast<const std::byte*>(&outputs[d].data);
+    }
+    if constexpr (requires { table.schedules; }) {
+      for (const auto& outputs : table.schedules) {
+        if (outputs[d].data != nullptr) return reinterpret_cast<const std::byte*>(&outputs[d].data);
+      }
     }
   }
   return reinterpret_cast<const std::byte*>(&table.report);
@@ -117,20 +138,20 @@ void pack_source(KernelKey key, const BoundTable& table, PackedLaunch& launch) {
   });
 }
 
-void pack(KernelKey key, const GenerationTable<kMaxDestinations>& table, PackedLaunch& launch) {
+void pack(KernelKey key, const ScheduledTable<kMaxDestinations>& table, PackedLaunch& launch) {
   launch.config = config_of(num_blocks_of(table), kGenerateThreads, 0);
-  const auto pack_as = [&]<int kBucket>() {
-    static_assert(sizeof(GenerationTable<kBucket>) <= sizeof(launch.parameter));
-    static_assert(std::has_unique_object_representations_v<GenerationTable<kBucket>>);
-    launch.bytes = sizeof(GenerationTable<kBucket>);
+  const auto pack_as = [&]<class Table>(Table*) {
+    static_assert(sizeof(Table) <= sizeof(launch.parameter));
+    static_assert(std::has_unique_object_representations_v<Table>);
+    launch.bytes = sizeof(Table);
     std::memset(launch.parameter.data(), 0, launch.bytes);
-    auto& packed = *new (launch.parameter.data()) GenerationTable<kBucket>;
+    auto& packed = *new (launch.parameter.data()) Table;
     fill(table, packed);
     launch.mark = static_cast<size_t>(mark_in(packed) - launch.parameter.data());
   };
-  if (key.bucket == 1) return pack_as.operator()<1>();
-  if (key.bucket == 4) return pack_as.operator()<4>();
-  pack_as.operator()<16>();
+  if (key.bucket == 1) return with_generation_of<1>(key.schedules, pack_as);
+  if (key.bucket == 4) return with_generation_of<4>(key.schedules, pack_as);
+  with_generation_of<16>(key.schedules, pack_as);
 }
 
 }  // namespace graphfeed

@@ -9,6 +9,7 @@
 
 #include "graphfeed/copy.h"
 #include "graphfeed/metadata.h"
+#include "graphfeed/schedulers.h"
 
 namespace graphfeed {
 
@@ -23,6 +24,7 @@ struct BatchState {
   std::optional<Tensor> raw_bs{};            // [1], in place of the request's
   std::optional<Tensor> num_draft_tokens{};  // [1], in place of the request's, which is the most it
                                              // may be: draft_extend only, without extend_seq_lens
+  std::optional<Tensor> topk_length{};       // [R], tokens each row attends to of flashmla.topk
 };
 
 // One captured graph's buffers to fill, all int32; an absent one is not written, and destinations
@@ -38,6 +40,9 @@ struct GeneratedMetadata {
   std::optional<Tensor> paged_mqa_ctx_lens_2d{};  // [R, 1], or in target_verify [bs, n]
   std::optional<Tensor> pooled_cache_seqlens{};   // [R], pools of index_kpool tokens
   std::optional<Tensor> pooled_page_table{};      // [R, width], one column index_kpool pages
+  std::optional<Tensor> paged_mqa_schedule{};     // [num_sms + 1, 2]: needs paged_mqa
+  std::optional<Tensor> flashmla_metadata{};      // [num_sm_parts, 8]: needs flashmla
+  std::optional<Tensor> flashmla_num_splits{};    // [R + 1]: needs flashmla
 };
 
 // What is asked of the batch. With s = seq_lens[i], r = req_pool_indices[i], T = req_to_token,
@@ -57,12 +62,14 @@ struct GeneratedMetadata {
 //
 // Divisions round down. Table columns past those bounds are left as they were. Rows of R past the
 // last request's have length 0. These are SGLang's fused_dsa_*_metadata and, for k > 1, its
-// *_metadata_kpool and pooled_* fields.
+// *_metadata_kpool and pooled_* fields. paged_mqa_schedule is made of paged_mqa_ctx_lens_2d,
+// whether or not that is written, and flashmla_* as FlashMlaScheduler says: docs/schedules.md. In
+// flashmla_metadata words that mean nothing are 0.
 //
 // No value on the device is trusted: lengths are taken as 0 where negative and as 2^31 - 1 - n (in
 // decode, and with extend_seq_lens, 2^31 - 1) where greater; columns end with either table; a pool
 // index outside the pool reads row 0; raw_bs counts as 0 to bs, num_draft_tokens as 0 to the
-// request's, extend_seq_lens as 0 to 2^31 - 1, and rows past R are not written.
+// request's, extend_seq_lens and topk_length as 0 to 2^31 - 1, and rows past R are not written.
 struct GenerateRequest {
   ForwardMode mode = ForwardMode::kDecode;
   int64_t bs = 0;
@@ -80,6 +87,9 @@ struct GenerateRequest {
   int64_t page_size = 64;   // a power of two
   int64_t index_kpool = 1;  // a power of two
   int64_t seq_len_fill = 1;
+  // Each must be given where a destination has its outputs, and only there.
+  std::optional<PagedMqaScheduler> paged_mqa{};
+  std::optional<FlashMlaScheduler> flashmla{};
   BatchState batch{};
   std::span<const GeneratedMetadata> destinations{};  // 1..16
   // Checked mode: int64 [3], on the same device, written anew by each launch: {kind, row, value} of

@@ -1,89 +1,167 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block of threads does together, for code that a block runs whole: schedules are written
-// once, for a block of any size; on the host, serial_block.h is a block of its own.
+// A block of threads as kernels see it: work for each thread, sums over all of them, loads and
+// stores. src/host_block.h is its counterpart, which plays a block on the host.
 #pragma once
 
 #include "device/field_table.h"
 
+// Before a loop whose turns are few or wait for memory: unrolled it would take longer to compile.
+#ifdef __CUDACC__
+#define GRAPHFEED_ROLLED _Pragma("unroll 1")
+#else
+#define GRAPHFEED_ROLLED
+#endif
+
 namespace graphfeed {
 
-// A block has kThreads and, called by all its threads at once (f and use are called with a thread's
-// number, by that thread):
-//   each(f)               f on every thread
-//   on(thread, f)         f() on that thread alone
-//   sum(f)                the sum of f over the threads, modulo 2^64
-//   count(f)              how many threads f holds on
-//   scan(before, f, use)  use(thread, begin, f(thread)), begin being `before` plus the sum of f
-//   over
-//                         the threads below; returns `before` plus the sum over all
-// sum, count and scan keep memory in order: what threads wrote before the call others may read
-// after it, and what use wrote too; what they read before the call use may overwrite. each and on
-// order nothing. f reads only what was in order before.
+// Adjacent elements that are moved at once.
+template <int kWidth>
+struct alignas(4 * kWidth) Pack {
+  int32_t values[kWidth];
+};
+
+// A block has kThreads and, called by all its threads at once:
+//   each(work)             work(thread) for each thread
+//   PerThread<T>           a T of each thread, values[thread]
+//   shared<T>()            memory of the whole block, the same for every T
+//   sum, exclusive_sum     over the threads' values; exclusive_sum puts what comes before a thread
+//                          in place of its value. T has + and - and is made up of 32-bit words
+//   min, count             the smallest value; how many hold
+//   load, store            of a Pack
+// sum, exclusive_sum, min, count and synchronize keep memory in order: what threads wrote before
+// the call others may read behind it, and what they read others may overwrite. each orders nothing.
 
 #ifdef __CUDACC__
 
-template <int kSize>
-class CudaBlock {
- public:
+template <int kSize, int kSharedBytes>
+struct DeviceBlock {
   static constexpr int kThreads = kSize;
   static_assert(kThreads % 32 == 0 && kThreads <= 1024, "whole warps");
 
-  struct Shared {
-    uint64_t warp_sums[kThreads / 32];
+  template <class T>
+  struct PerThread {
+    T value;
+    __device__ __forceinline__ T& operator[](int) { return value; }
   };
 
-  // `shared` lies in shared memory and is this block's alone.
-  __device__ explicit CudaBlock(Shared& shared) : shared_(shared) {}
-
-  template <class F>
-  __device__ void each(F f) {
-    f(thread());
+  template <class Work>
+  __device__ __forceinline__ void each(Work work) {
+    work(static_cast<int>(threadIdx.x));
   }
 
-  template <class F>
-  __device__ void on(int thread_number, F f) {
-    if (thread() == thread_number) f();
+  __device__ __forceinline__ void synchronize() { __syncthreads(); }
+
+  template <class T>
+  __device__ __forceinline__ T& shared() {
+    static_assert(sizeof(T) <= kSharedBytes && alignof(T) <= 8, "fits");
+    return *reinterpret_cast<T*>(memory());
   }
 
-  template <class F>
-  __device__ uint64_t sum(F f) {
-    return scan(0, f, [](int, uint64_t, uint64_t) {});
-  }
-
-  template <class F>
-  __device__ int count(F f) {
-    return __syncthreads_count(f(thread()));
-  }
-
-  template <class F, class Use>
-  __device__ uint64_t scan(uint64_t before, F f, Use use) {
-    const int lane = thread() % 32;
-    const uint64_t value = f(thread());
-    uint64_t inclusive = value;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const uint64_t below = __shfl_up_sync(~0U, inclusive, distance);
-      if (lane >= distance) inclusive += below;
+  template <class T>
+  __device__ __forceinline__ T sum(PerThread<T>& values) {
+    T of_warp = values.value;
+    for (unsigned step = 16; step > 0; step /= 2) {
+      of_warp = of_warp +
+                by_words(of_warp, [&](uint32_t word) { return __shfl_xor_sync(~0U, word, step); });
     }
-    if (lane == 31) shared_.warp_sums[thread() / 32] = inclusive;
-    __syncthreads();
-    uint64_t begin = before + inclusive - value;
-    uint64_t all = before;
-#pragma unroll
-    for (int warp = 0; warp < kThreads / 32; ++warp) {
-      const uint64_t warp_sum = shared_.warp_sums[warp];
-      if (warp < thread() / 32) begin += warp_sum;
-      all += warp_sum;
+    return across_warps(of_warp, false);
+  }
+
+  template <class T>
+  __device__ __forceinline__ T exclusive_sum(PerThread<T>& values) {
+    const T own = values.value;
+    T up_to = own;
+    for (unsigned step = 1; step < 32; step *= 2) {
+      const T other =
+          by_words(up_to, [&](uint32_t word) { return __shfl_up_sync(~0U, word, step); });
+      if (threadIdx.x % 32 >= step) up_to = up_to + other;
     }
-    use(thread(), begin, value);
+    T before_warp{};
+    const T total = across_warps(up_to, true, &before_warp);
+    values.value = before_warp + up_to - own;
+    return total;
+  }
+
+  __device__ __forceinline__ int64_t min(PerThread<int64_t>& values) {
+    __shared__ int64_t of_warps[kWarps];
+    int64_t least = values.value;
+    for (unsigned step = 16; step > 0; step /= 2) {
+      const int64_t other = __shfl_xor_sync(~0U, least, step);
+      least = other < least ? other : least;
+    }
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = least;
     __syncthreads();
-    return all;
+    for (int warp = 0; warp < kWarps; ++warp) {
+      least = of_warps[warp] < least ? of_warps[warp] : least;
+    }
+    __syncthreads();  // of_warps may be written again
+    return least;
+  }
+
+  __device__ __forceinline__ int count(PerThread<bool>& values) {
+    return __syncthreads_count(values.value);
+  }
+
+  template <int kWidth>
+  __device__ __forceinline__ Pack<kWidth> load(const int32_t* from) const {
+    Pack<kWidth> pack;
+    if constexpr (kWidth == 4) {
+      reinterpret_cast<int4&>(pack) = __ldcs(reinterpret_cast<const int4*>(from));
+    } else if constexpr (kWidth == 2) {
+      reinterpret_cast<int2&>(pack) = __ldcs(reinterpret_cast<const int2*>(from));
+    } else {
+      pack.values[0] = __ldcs(from);
+    }
+    return pack;
+  }
+
+  template <int kWidth>
+  __device__ __forceinline__ void store(int32_t* to, const Pack<kWidth>& pack) const {
+    if constexpr (kWidth == 4) {
+      __stcs(reinterpret_cast<int4*>(to), reinterpret_cast<const int4&>(pack));
+    } else if constexpr (kWidth == 2) {
+      __stcs(reinterpret_cast<int2*>(to), reinterpret_cast<const int2&>(pack));
+    } else {
+      __stcs(to, pack.values[0]);
+    }
   }
 
  private:
-  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  static constexpr int kWarps = kThreads / 32;
 
-  Shared& shared_;
+  __device__ __forceinline__ static void* memory() {
+    __shared__ int64_t words[(kSharedBytes + 7) / 8];
+    return words;
+  }
+
+  // The value that `move` makes of each of the value's words.
+  template <class T, class Move>
+  __device__ __forceinline__ static T by_words(const T& value, Move move) {
+    static_assert(sizeof(T) % 4 == 0, "words");
+    T moved;
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(T) / 4; ++i) {
+      reinterpret_cast<uint32_t*>(&moved)[i] = move(reinterpret_cast<const uint32_t*>(&value)[i]);
+    }
+    return moved;
+  }
+
+  // `of_warp` is its warp's sum in each thread, or, where `in_last`, in the last one. Writes what
+  // the warps before this one sum up to into `before`, unless it is null.
+  template <class T>
+  __device__ __forceinline__ T across_warps(const T& of_warp, bool in_last, T* before = nullptr) {
+    __shared__ T of_warps[kWarps];
+    const int own = static_cast<int>(threadIdx.x) / 32;
+    if (threadIdx.x % 32 == (in_last ? 31 : 0)) of_warps[own] = of_warp;
+    __syncthreads();
+    T total{};
+    for (int warp = 0; warp < kWarps; ++warp) {
+      if (before != nullptr && warp == own) *before = total;
+      total = total + of_warps[warp];
+    }
+    __syncthreads();  // of_warps may be written again
+    return total;
+  }
 };
 
 #endif  // __CUDACC__

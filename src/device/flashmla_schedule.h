@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // In: how many tokens each row attends to. Out: FlashMLA's decode scheduler metadata and
-// num_splits, as its published kernels make them. docs/schedules.md has the formulas.
+// num_splits, as its published kernels make them. docs/schedules.md has the formulas. Rows of as
+// many tokens each are in flashmla_equal_rows.h.
 #pragma once
 
 #include "device/block.h"
@@ -17,6 +18,7 @@ struct FlashmlaSchedule {
   uint32_t block_size;      // tokens a block
   uint32_t fixed_overhead;  // that a row costs beyond its blocks, in blocks
   FlashmlaRevision revision;
+  uint8_t reserved[3];  // 0, as in generation_table.h
 };
 
 // What one SM part does: blocks [begin_block, ..) of begin_row up to [.., end_block) of end_row.
@@ -76,16 +78,8 @@ struct FlashmlaChunk {
   int32_t cuts[kThreads];            // parts that begin inside row i
 };
 
-template <int kThreads>
-GRAPHFEED_DEVICE int rows_in_chunk(const FlashmlaSchedule& s, int64_t first_row) {
-  const int64_t rows_left = s.rows - first_row;
-  return rows_left < kThreads ? static_cast<int>(rows_left) : kThreads;
-}
-
-// The work of a row, none behind the last one.
-template <class Tokens>
-GRAPHFEED_DEVICE uint64_t work_of(const FlashmlaSchedule& s, Tokens tokens, int64_t row) {
-  return row < s.rows ? blocks_of(s, tokens(row)) + s.fixed_overhead : 0;
+GRAPHFEED_DEVICE uint64_t work_of(const FlashmlaSchedule& s, int64_t tokens) {
+  return blocks_of(s, tokens) + s.fixed_overhead;
 }
 
 // Where a part begins.
@@ -118,92 +112,123 @@ GRAPHFEED_DEVICE FlashmlaPart part_between(const FlashmlaStart& start, const Fla
           inside};
 }
 
-// Loads the chunk that begins at first_row, behind `before` of work and a row that ends at
-// end_block; returns the work up to its end.
+// Blocks of work that a part takes, of `total`.
+GRAPHFEED_DEVICE uint64_t share_of(const FlashmlaSchedule& s, uint64_t total) {
+  const auto num_parts = static_cast<uint64_t>(s.num_sm_parts);
+  return total / num_parts + (total % num_parts != 0);
+}
+
+// How far the walk over rows is.
+struct FlashmlaWalk {
+  uint64_t share;
+  FlashmlaStart start;  // of the next part
+  int32_t part;         // its number
+  int32_t end_block;    // of the last row loaded, 0 before any
+  uint64_t work;        // up to its end
+  uint64_t num_splits;
+};
+
+GRAPHFEED_DEVICE FlashmlaWalk flashmla_walk(uint64_t share) {
+  return {share, {0, 0, 0, 0}, 0, 0, 0, 0};
+}
+
+// Loads num_rows rows, one a thread at most; returns the work up to their end.
 template <class Block, class Tokens>
 GRAPHFEED_DEVICE uint64_t load_chunk(Block& block, FlashmlaChunk<Block::kThreads>& chunk,
-                                     const FlashmlaSchedule& s, Tokens tokens, int64_t first_row,
-                                     uint64_t before, int32_t end_block) {
-  return block.scan(
-      before, [&](int thread) { return work_of(s, tokens, first_row + thread); },
-      [&](int thread, uint64_t begin, uint64_t work) {
-        if (thread == 0) {
-          chunk.ends[0] = begin;
-          chunk.end_blocks[0] = end_block;
-        }
-        chunk.cuts[thread] = 0;
-        if (first_row + thread >= s.rows) return;
-        chunk.ends[thread + 1] = begin + work;
-        chunk.end_blocks[thread + 1] = end_block_of(s, tokens(first_row + thread));
-      });
+                                     const FlashmlaSchedule& s, const FlashmlaWalk& walk,
+                                     int num_rows, Tokens tokens) {
+  typename Block::template PerThread<uint64_t> work;
+  typename Block::template PerThread<int64_t> own;
+  block.each([&](int thread) {
+    own[thread] = thread < num_rows ? tokens(thread) : 0;
+    work[thread] = thread < num_rows ? work_of(s, own[thread]) : 0;
+  });
+  const uint64_t total = block.exclusive_sum(work);
+  block.each([&](int thread) {
+    if (thread == 0) {
+      chunk.ends[0] = walk.work;
+      chunk.end_blocks[0] = walk.end_block;
+    }
+    chunk.cuts[thread] = 0;
+    if (thread >= num_rows) return;
+    chunk.ends[thread + 1] = walk.work + work[thread] + work_of(s, own[thread]);
+    chunk.end_blocks[thread + 1] = end_block_of(s, own[thread]);
+  });
+  block.synchronize();
+  return walk.work + total;
 }
 
-// Puts the parts that end in the chunk, of which the first begins at `start` and has number `part`,
-// and moves both on to the first that does not.
+// Puts the parts that end in the chunk and moves on to the first that does not.
 template <class Block, class PutPart>
 GRAPHFEED_DEVICE void walk_chunk(Block& block, FlashmlaChunk<Block::kThreads>& chunk,
-                                 const FlashmlaSchedule& s, uint64_t share, int64_t first_row,
-                                 FlashmlaStart& start, int32_t& part, PutPart put_part) {
-  const int num_rows = rows_in_chunk<Block::kThreads>(s, first_row);
-  while (start.row < s.rows) {
-    const uint64_t reach = start.work + share + s.fixed_overhead;
-    const int i = block.count(
-        [&](int thread) { return thread < num_rows && chunk.ends[thread + 1] <= reach; });
+                                 const FlashmlaSchedule& s, FlashmlaWalk& walk, int64_t first_row,
+                                 int num_rows, PutPart put_part) {
+  GRAPHFEED_ROLLED
+  while (walk.start.row < s.rows) {
+    const uint64_t reach = walk.start.work + walk.share + s.fixed_overhead;
+    typename Block::template PerThread<bool> is_within;
+    block.each([&](int thread) {
+      is_within[thread] = thread < num_rows && chunk.ends[thread + 1] <= reach;
+    });
+    const int i = block.count(is_within);
     if (i == num_rows && first_row + num_rows < s.rows) return;  // it may take rows further on
-    const FlashmlaStart next = next_start(s, start, share, first_row + i, chunk.ends[i]);
-    block.on(part % Block::kThreads,
-             [&] { put_part(part, words_of(s, part_between(start, next, chunk.end_blocks[i]))); });
-    // Another count comes before anyone reads this.
-    if (next.block > 0) block.on(0, [&] { ++chunk.cuts[i]; });
-    start = next;
-    ++part;
+    const FlashmlaStart next = next_start(s, walk.start, walk.share, first_row + i, chunk.ends[i]);
+    block.each([&](int thread) {
+      if (thread == walk.part % Block::kThreads) {
+        put_part(walk.part, words_of(s, part_between(walk.start, next, chunk.end_blocks[i])));
+      }
+      if (thread == 0 && next.block > 0) ++chunk.cuts[i];  // another count comes before it is read
+    });
+    walk.start = next;
+    ++walk.part;
   }
 }
 
-// Makes the whole schedule with one block, which shares `chunk`. tokens(row) is what a row attends
-// to, the same at each call; put_part(k, words) stores part k, once for each k below num_sm_parts;
-// put_splits(i, value) stores num_splits[i], once for each i in 0..rows.
+// Walks `count` rows more, from first_row on. tokens(i) is what the i-th of them attends to;
+// put_part(k, words) stores part k and put_splits(i, value) num_splits[i]. Over all rows of a walk
+// each part that has something to do is put once, and num_splits but for its head.
 template <class Block, class Tokens, class PutPart, class PutSplits>
-GRAPHFEED_DEVICE void make_flashmla_schedule(Block& block, FlashmlaChunk<Block::kThreads>& chunk,
-                                             const FlashmlaSchedule& s, Tokens tokens,
-                                             PutPart put_part, PutSplits put_splits) {
-  const uint64_t total = block.sum([&](int thread) {
-    uint64_t work = 0;
-    for (int64_t row = thread; row < s.rows; row += Block::kThreads) {
-      work += work_of(s, tokens, row);
-    }
-    return work;
-  });
-  const auto num_parts = static_cast<uint64_t>(s.num_sm_parts);
-  const uint64_t share = total / num_parts + (total % num_parts != 0);
-
-  FlashmlaStart start{0, 0, 0, 0};
-  int32_t part = 0;
-  int32_t end_block = 0;  // of the last row loaded
-  uint64_t work = 0;
-  uint64_t num_splits = 0;
-  block.on(0, [&] { put_splits(0, 0); });
-  for (int64_t first_row = 0; first_row < s.rows; first_row += Block::kThreads) {
-    work = load_chunk(block, chunk, s, tokens, first_row, work, end_block);
-    walk_chunk(block, chunk, s, share, first_row, start, part, put_part);
-    const int num_rows = rows_in_chunk<Block::kThreads>(s, first_row);
-    end_block = chunk.end_blocks[num_rows];
-    // A row is split once more than it is cut.
-    num_splits = block.scan(
-        num_splits,
-        [&](int thread) {
-          return thread < num_rows ? uint64_t{1} + static_cast<uint32_t>(chunk.cuts[thread]) : 0;
-        },
-        [&](int thread, uint64_t begin, uint64_t splits) {
-          if (thread >= num_rows) return;
-          put_splits(first_row + thread + 1, static_cast<int32_t>(begin + splits));
-        });
+GRAPHFEED_DEVICE void walk_rows(Block& block, FlashmlaChunk<Block::kThreads>& chunk,
+                                const FlashmlaSchedule& s, FlashmlaWalk& walk, int64_t first_row,
+                                int64_t count, Tokens tokens, PutPart put_part,
+                                PutSplits put_splits) {
+  GRAPHFEED_ROLLED
+  for (int64_t done = 0; done < count; done += Block::kThreads) {
+    const int num_rows =
+        count - done < Block::kThreads ? static_cast<int>(count - done) : Block::kThreads;
+    const int64_t row = first_row + done;
+    walk.work = load_chunk(block, chunk, s, walk, num_rows,
+                           [&](int thread) { return tokens(done + thread); });
+    walk_chunk(block, chunk, s, walk, row, num_rows, put_part);
+    walk.end_block = chunk.end_blocks[num_rows];
+    typename Block::template PerThread<uint64_t> splits;  // a row is split once more than it is cut
+    block.each([&](int thread) {
+      splits[thread] =
+          thread < num_rows ? uint64_t{1} + static_cast<uint32_t>(chunk.cuts[thread]) : 0;
+    });
+    const uint64_t total = block.exclusive_sum(splits);
+    block.each([&](int thread) {
+      if (thread >= num_rows) return;
+      put_splits(row + thread + 1, static_cast<int32_t>(walk.num_splits + splits[thread] + 1 +
+                                                        static_cast<uint32_t>(chunk.cuts[thread])));
+    });
+    block.synchronize();
+    walk.num_splits += total;
   }
+}
+
+// Puts the parts that have nothing to do, and the head of num_splits, behind a walk over all rows.
+template <class Block, class PutPart, class PutSplits>
+GRAPHFEED_DEVICE void finish_walk(Block& block, const FlashmlaSchedule& s, const FlashmlaWalk& walk,
+                                  PutPart put_part, PutSplits put_splits) {
   block.each([&](int thread) {
-    const FlashmlaStart end{total, s.rows, 0, 0};
-    for (int32_t k = part + thread; k < s.num_sm_parts; k += Block::kThreads) {
-      put_part(k, words_of(s, part_between(end, end, end_block)));
+    const FlashmlaStart end{walk.work, s.rows, 0, 0};
+    const FlashmlaWords idle = words_of(s, part_between(end, end, walk.end_block));
+    GRAPHFEED_ROLLED
+    for (int32_t k = walk.part + thread; k < s.num_sm_parts; k += Block::kThreads) {
+      put_part(k, idle);
     }
+    if (thread == 0) put_splits(0, 0);
   });
 }
 

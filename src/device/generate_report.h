@@ -2,7 +2,8 @@
 // In: a table. Out: its report, of the first value of the batch state that is not as it should be.
 #pragma once
 
-#include "device/generate_block.h"
+#include "device/block.h"
+#include "device/lengths.h"
 
 namespace graphfeed {
 

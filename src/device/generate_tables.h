@@ -3,7 +3,8 @@
 // of req_to_token is read once, and written to all of the request's rows in every destination.
 #pragma once
 
-#include "device/generate_block.h"
+#include "device/block.h"
+#include "device/lengths.h"
 
 namespace graphfeed {
 

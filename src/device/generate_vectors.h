@@ -3,7 +3,8 @@
 // block's requests. The prefix sums of what comes before them it works out itself.
 #pragma once
 
-#include "device/generate_block.h"
+#include "device/block.h"
+#include "device/lengths.h"
 
 namespace graphfeed {
 
@@ -80,7 +81,7 @@ template <class Block, class Table>
 GRAPHFEED_DEVICE void write_rows(Block& block, const Table& table, const BatchShape& batch,
                                  const Sums& before, const Sums& own, int32_t first,
                                  int32_t count) {
-  const RequestTile& tile = block.tile();
+  const RequestTile& tile = block.template shared<RequestTile>();
   const int64_t room = table.rows - before.rows;
   const int64_t rows = own.rows < room ? own.rows : room;
   block.each([&](int thread) {
@@ -125,7 +126,7 @@ GRAPHFEED_DEVICE void write_vectors(Block& block, const Table& table, int32_t lo
   const int32_t count = last - first;
   // Then what follows the scan needs no other thread's.
   const bool is_row = table.extend_seq_lens.data == nullptr && batch.num_draft_tokens == 1;
-  RequestTile& tile = block.tile();
+  RequestTile& tile = block.template shared<RequestTile>();
 
   typename Block::template PerThread<Sums> sums;
   block.each([&](int thread) {

@@ -74,7 +74,7 @@ struct GenerationShape {
   Access access;  // of page_table_1 and req_to_token; kStrided where it is not written
   uint8_t reserved[3];
 
-  // Blocks in this order: of vectors, of tables, of the report.
+  // Blocks in this order, behind those of schedules: of vectors, of tables, of the report.
   int32_t num_vector_blocks;
   int32_t num_table_blocks;
   int32_t requests_per_block;  // of vectors
@@ -82,9 +82,9 @@ struct GenerationShape {
   int32_t segment;             // columns of page_table_1, or pages where that is not written
 
   int32_t num_destinations;
-  uint32_t vector_fields;  // bit f: some destination has VectorField f
-  int32_t reserved_too;
-  int64_t* report;  // [3], or null
+  uint32_t vector_fields;       // bit f: some destination has VectorField f
+  int32_t num_schedule_blocks;  // before the others; 0 where the table is no ScheduledTable
+  int64_t* report;              // [3], or null
   int64_t report_stride;
 
   [[nodiscard]] GRAPHFEED_DEVICE bool has(VectorField field) const {
@@ -94,7 +94,8 @@ struct GenerationShape {
 
 // Blocks of all kinds: the grid's size.
 GRAPHFEED_DEVICE int32_t num_blocks_of(const GenerationShape& table) {
-  return table.num_vector_blocks + table.num_table_blocks + (table.report == nullptr ? 0 : 1);
+  return table.num_schedule_blocks + table.num_vector_blocks + table.num_table_blocks +
+         (table.report == nullptr ? 0 : 1);
 }
 
 // kBucket is the most destinations a table has room for.

@@ -132,4 +132,10 @@ GRAPHFEED_DEVICE Sums sums_of(const GenerationShape& table, const RequestShape& 
           selected_of_rows(table, request, request.rows)};
 }
 
+// What a block knows of some requests, a thread each.
+struct RequestTile {
+  RequestShape requests[kGenerateThreads];
+  Sums before[kGenerateThreads];  // each of them, within the tile
+};
+
 }  // namespace graphfeed

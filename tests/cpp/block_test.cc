@@ -9,67 +9,79 @@
 #include <string>
 
 #include "graphfeed/error.h"
+#include "host_block.h"
 #include "nvrtc.h"
 #include "schedule_probe.h"
-#include "serial_block.h"
 #include "threaded_block.h"
 
 namespace graphfeed {
 namespace {
 
 constexpr int kThreads = 5;
+constexpr int kSharedBytes = 64;
 constexpr std::array<uint64_t, kThreads> kValues{3, 0, 4, 1, 5};
 
 // What a block of kThreads makes of kValues.
 struct Seen {
-  uint64_t sum = 0;
-  uint64_t after = 0;
-  int count = 0;
-  std::array<uint64_t, kThreads> begins{};
-  std::array<uint64_t, kThreads> values{};
+  std::array<uint64_t, kThreads> sums{};
+  std::array<uint64_t, kThreads> totals{};
+  std::array<uint64_t, kThreads> befores{};
+  std::array<int, kThreads> counts{};
   std::array<int, kThreads> visits{};
-  int on_third = 0;
+  std::array<int, kThreads> neighbours{};
 };
 
 template <class Block>
 void look(Block& block, Seen& seen) {
   const auto at = [](int thread) { return static_cast<size_t>(thread); };
-  const auto value_of = [&](int thread) { return kValues.at(at(thread)); };
-  const uint64_t sum = block.sum(value_of);
-  const int count = block.count([&](int thread) { return value_of(thread) >= 3; });
-  const uint64_t after = block.scan(100, value_of, [&](int thread, uint64_t begin, uint64_t value) {
-    seen.begins.at(at(thread)) = begin;
-    seen.values.at(at(thread)) = value;
+  typename Block::template PerThread<uint64_t> values;
+  typename Block::template PerThread<bool> held;
+  block.each([&](int thread) {
+    values[thread] = kValues.at(at(thread));
+    held[thread] = kValues.at(at(thread)) >= 3;
   });
-  block.each([&](int thread) { ++seen.visits.at(at(thread)); });
-  block.on(2, [&] {
-    ++seen.on_third;
-    seen.sum = sum;
-    seen.count = count;
-    seen.after = after;
+  const uint64_t sum = block.sum(values);
+  const int count = block.count(held);
+  const uint64_t total = block.exclusive_sum(values);
+  auto& shared = block.template shared<std::array<int, kThreads>>();
+  block.each([&](int thread) { shared.at(at(thread)) = 10 + thread; });
+  block.synchronize();
+  block.each([&](int thread) {
+    ++seen.visits.at(at(thread));
+    seen.sums.at(at(thread)) = sum;
+    seen.counts.at(at(thread)) = count;
+    seen.totals.at(at(thread)) = total;
+    seen.befores.at(at(thread)) = values[thread];
+    seen.neighbours.at(at(thread)) = shared.at(at((thread + 1) % kThreads));
   });
 }
 
+template <class T>
+std::array<T, kThreads> all(T value) {
+  std::array<T, kThreads> values;
+  values.fill(value);
+  return values;
+}
+
 void expect_contract_kept(const Seen& seen) {
-  EXPECT_EQ(seen.sum, 13U);
-  EXPECT_EQ(seen.count, 3);
-  EXPECT_EQ(seen.after, 113U);
-  EXPECT_EQ(seen.begins, (std::array<uint64_t, kThreads>{100, 103, 103, 107, 108}));
-  EXPECT_EQ(seen.values, kValues);
-  EXPECT_EQ(seen.visits, (std::array<int, kThreads>{1, 1, 1, 1, 1}));
-  EXPECT_EQ(seen.on_third, 1);
+  EXPECT_EQ(seen.sums, all<uint64_t>(13));
+  EXPECT_EQ(seen.totals, all<uint64_t>(13));
+  EXPECT_EQ(seen.befores, (std::array<uint64_t, kThreads>{0, 3, 3, 7, 8}));
+  EXPECT_EQ(seen.counts, all(3));
+  EXPECT_EQ(seen.visits, all(1));
+  EXPECT_EQ(seen.neighbours, (std::array<int, kThreads>{11, 12, 13, 14, 10}));
 }
 
 TEST(Block, KeepsItsContractWhereThreadsTakeTurns) {
   Seen seen;
-  SerialBlock<kThreads> block;
+  HostBlock<kThreads, kSharedBytes> block;
   look(block, seen);
   expect_contract_kept(seen);
 }
 
 TEST(Block, KeepsItsContractWhereThreadsRunAtOnce) {
   Seen seen;
-  ThreadedBlock<kThreads>::launch([&](auto& block) { look(block, seen); });
+  ThreadedBlock<kThreads, kSharedBytes>::launch([&](auto& block) { look(block, seen); });
   expect_contract_kept(seen);
 }
 

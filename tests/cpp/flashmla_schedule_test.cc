@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // FlashMLA's decode scheduler metadata: as the published kernels made it, and as the reference
 // does.
-#include "device/flashmla_schedule.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "device/flashmla_equal_rows.h"
 #include "golden_schedules.h"
 #include "guarded_words.h"
+#include "host_block.h"
 #include "schedule_batch.h"
-#include "schedule_cpu.h"
-#include "serial_block.h"
 #include "threaded_block.h"
 
 namespace graphfeed {
@@ -22,35 +20,71 @@ namespace {
 
 using Made = reference::FlashmlaMetadata;
 
-// What make(schedule, tokens, put_part, put_splits) puts.
-template <class Make>
-Made made_by(const FlashmlaBatch& batch, Make make) {
-  GuardedWords metadata(int64_t{batch.schedule.num_sm_parts} * kFlashmlaWords);
-  GuardedWords num_splits(batch.schedule.rows + 1);
-  make(
-      batch.schedule, [&](int64_t row) { return batch.tokens.at(static_cast<size_t>(row)); },
-      [&](int32_t part, const FlashmlaWords& words) {
-        for (int i = 0; i < kFlashmlaWords; ++i) {
-          metadata.put(int64_t{part} * kFlashmlaWords + i, words.word[i]);
-        }
-      },
-      [&](int64_t i, int32_t value) { num_splits.put(i, value); });
-  return {metadata.take(), num_splits.take()};
-}
+// Where a schedule is put.
+class Output {
+ public:
+  explicit Output(const FlashmlaBatch& batch)
+      : metadata_(int64_t{batch.schedule.num_sm_parts} * kFlashmlaWords),
+        num_splits_(batch.schedule.rows + 1) {}
 
-Made made_on_cpu(const FlashmlaBatch& batch) {
-  return made_by(batch, [](const auto& s, auto tokens, auto put_part, auto put_splits) {
-    flashmla_schedule_on_cpu(s, tokens, put_part, put_splits);
-  });
+  auto put_part() {
+    return [this](int32_t part, const FlashmlaWords& words) {
+      for (int i = 0; i < kFlashmlaWords; ++i) {
+        metadata_.put(int64_t{part} * kFlashmlaWords + i, words.word[i]);
+      }
+    };
+  }
+  auto put_splits() {
+    return [this](int64_t i, int32_t value) { num_splits_.put(i, value); };
+  }
+  Made take() { return {metadata_.take(), num_splits_.take()}; }
+
+ private:
+  GuardedWords metadata_;
+  GuardedWords num_splits_;
+};
+
+// Makes the schedule of `batch` with a block, its rows given in two parts.
+template <class Block>
+void make(Block& block, FlashmlaChunk<Block::kThreads>& chunk, const FlashmlaBatch& batch,
+          Output& output) {
+  const FlashmlaSchedule& s = batch.schedule;
+  const auto tokens_from = [&](int64_t first) {
+    return [&, first](int64_t i) { return batch.tokens.at(static_cast<size_t>(first + i)); };
+  };
+  uint64_t total = 0;
+  for (const int64_t tokens : batch.tokens) total += work_of(s, tokens);
+  FlashmlaWalk walk = flashmla_walk(share_of(s, total));
+  const int64_t half = s.rows / 2;
+  walk_rows(block, chunk, s, walk, 0, half, tokens_from(0), output.put_part(), output.put_splits());
+  walk_rows(block, chunk, s, walk, half, s.rows - half, tokens_from(half), output.put_part(),
+            output.put_splits());
+  finish_walk(block, s, walk, output.put_part(), output.put_splits());
 }
 
 template <int kThreads>
 Made made_by_block(const FlashmlaBatch& batch) {
-  return made_by(batch, [](const auto& s, auto tokens, auto put_part, auto put_splits) {
-    SerialBlock<kThreads> block;
-    FlashmlaChunk<kThreads> chunk;
-    make_flashmla_schedule(block, chunk, s, tokens, put_part, put_splits);
-  });
+  HostBlock<kThreads, 8> block;
+  FlashmlaChunk<kThreads> chunk;
+  Output output(batch);
+  make(block, chunk, batch, output);
+  return output.take();
+}
+
+Made made_on_cpu(const FlashmlaBatch& batch) { return made_by_block<1>(batch); }
+
+// The same where all rows have as many tokens as the first.
+template <int kThreads>
+Made made_of_equal_rows(const FlashmlaBatch& batch, int32_t num_blocks) {
+  Output output(batch);
+  HostBlock<kThreads, 8> block;
+  const FlashmlaEqualRows rows =
+      equal_rows_of(batch.schedule, batch.tokens.empty() ? 1 : batch.tokens[0]);
+  for (int32_t number = 0; number < num_blocks; ++number) {
+    make_equal_rows_schedule(block, batch.schedule, rows, number, num_blocks, output.put_part(),
+                             output.put_splits());
+  }
+  return output.take();
 }
 
 // Where the first unequal word is; empty if there is none.
@@ -78,7 +112,8 @@ class FlashmlaScheduleTest : public testing::TestWithParam<FlashmlaGolden> {
                          .num_sm_parts = num_sm_parts,
                          .block_size = 64,
                          .fixed_overhead = 5,
-                         .revision = revision()},
+                         .revision = revision(),
+                         .reserved = {}},
             .tokens = std::move(tokens)};
   }
 };
@@ -134,13 +169,10 @@ TEST_P(FlashmlaScheduleTest, IsTheSameWhereThreadsRunAtOnce) {
   std::mt19937 random(20260208);
   for (int i = 0; i < 20; ++i) {
     const FlashmlaBatch batch = random_batch(random, revision(), 30);
-    const Made made =
-        made_by(batch, [](const auto& s, auto tokens, auto put_part, auto put_splits) {
-          FlashmlaChunk<5> chunk;
-          ThreadedBlock<5>::launch([&](auto& block) {
-            make_flashmla_schedule(block, chunk, s, tokens, put_part, put_splits);
-          });
-        });
+    FlashmlaChunk<5> chunk;
+    Output output(batch);
+    ThreadedBlock<5, 8>::launch([&](auto& block) { make(block, chunk, batch, output); });
+    const Made made = output.take();
     ASSERT_EQ(difference(batch, made), "") << i;
   }
 }
@@ -151,6 +183,26 @@ TEST_P(FlashmlaScheduleTest, SharesWorkOutOverAnyNumberOfParts) {
     FlashmlaBatch batch = random_batch(random, revision(), 300);
     batch.schedule.num_sm_parts = num_parts;
     ASSERT_EQ(difference(batch, made_by_block<32>(batch)), "") << num_parts;
+  }
+}
+
+TEST_P(FlashmlaScheduleTest, NeedsNoWalkWhereRowsAreEqual) {
+  std::mt19937 random(20260211);
+  const auto below = [&](uint32_t bound) { return static_cast<int32_t>(random() % bound); };
+  for (int i = 0; i < 20'000; ++i) {
+    const auto rows = static_cast<size_t>(below(i % 10 == 0 ? 2000 : 60));
+    FlashmlaBatch batch =
+        batch_with(std::vector<int64_t>(rows, 1 + below(i % 2 == 0 ? 300 : 5000)), 1 + below(200));
+    batch.schedule.fixed_overhead = static_cast<uint32_t>(i % 3 == 0 ? below(40) : 5);
+    batch.schedule.block_size = 16U << below(4);
+    const Made made = made_of_equal_rows<32>(batch, 1 + below(4));
+    if (rows == 0) {
+      ASSERT_EQ(made.metadata, made_by_block<32>(batch).metadata);
+      ASSERT_EQ(made.num_splits, std::vector<int32_t>{0});
+    } else {
+      ASSERT_EQ(difference(batch, made), "")
+          << i << ": " << rows << " rows of " << batch.tokens[0] << " tokens";
+    }
   }
 }
 

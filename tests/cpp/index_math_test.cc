@@ -72,7 +72,7 @@ void walk(const BoundTable& table, Visit visit) {
       const int32_t live = bounded ? live_columns(field, live_length(table.bound, row))
                                    : static_cast<int32_t>(field.columns);
       visit(Run{block, f, row, begin, end, live});
-      return live;
+      return static_cast<int32_t>(live);
     });
   }
 }

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "device/field_table.h"
-#include "device/generation_table.h"
+#include "device/schedule_table.h"
 #include "graphfeed/error.h"
 #include "kernel_options.h"
 #include "nvrtc.h"
@@ -28,9 +28,11 @@ TEST(KernelKey, IndexAndKeyAreInverse) {
       EXPECT_EQ(key_at(index_of(key)), key);
       indices.insert(index_of(key));
     }
-    const KernelKey key{.kind = KernelKind::kGenerate, .bucket = bucket};
-    EXPECT_EQ(key_at(index_of(key)), key);
-    indices.insert(index_of(key));
+    for (const bool schedules : {false, true}) {
+      const KernelKey key{.kind = KernelKind::kGenerate, .bucket = bucket, .schedules = schedules};
+      EXPECT_EQ(key_at(index_of(key)), key);
+      indices.insert(index_of(key));
+    }
   }
   EXPECT_EQ(static_cast<int>(indices.size()), kNumKernelKeys);
 }
@@ -47,6 +49,8 @@ TEST(KernelKey, EveryKeyHasItsOwnNameAndSource) {
   EXPECT_EQ(name_of({.bucket = 4, .dense = false}), "copy<4, strided>");
   EXPECT_EQ(name_of({.bucket = 1, .dense = true}), "copy<1, dense>");
   EXPECT_EQ(name_of({.kind = KernelKind::kGenerate, .bucket = 16}), "generate<16>");
+  EXPECT_EQ(name_of({.kind = KernelKind::kGenerate, .bucket = 4, .schedules = true}),
+            "generate<4, schedules>");
 }
 
 TEST(KernelKey, SourceNeedsNoHeader) {
@@ -140,10 +144,10 @@ std::string copy_checks(const char* type) {
   return checks.text();
 }
 
-template <int kBucket>
-std::string generation_checks() {
-  LayoutChecks<GenerationTable<kBucket>> checks("GenerationTable<" + std::to_string(kBucket) + ">");
-  const GenerationTable<kBucket>& table = checks.table;
+template <class Table>
+std::string generation_checks(const char* type) {
+  LayoutChecks<Table> checks(type);
+  const Table& table = checks.table;
   checks.expect("seq_lens.is_64", table.seq_lens.is_64);
   checks.expect("extend_seq_lens.stride", table.extend_seq_lens.stride);
   checks.expect("raw_bs_at", table.raw_bs_at);
@@ -164,6 +168,21 @@ std::string generation_checks() {
   checks.expect("vectors[7][0].stride", table.vectors[7][0].stride);
   checks.expect("tables[2][0].columns", table.tables[2][0].columns);
   checks.expect("ctx_block_strides", table.ctx_block_strides);
+  if constexpr (requires { table.schedules; }) {
+    checks.expect("num_schedule_blocks", table.num_schedule_blocks);
+    checks.expect("schedule.paged_mqa.q_per_row", table.schedule.paged_mqa.q_per_row);
+    checks.expect("schedule.paged_mqa.short_first", table.schedule.paged_mqa.short_first);
+    checks.expect("schedule.flashmla.num_sm_parts", table.schedule.flashmla.num_sm_parts);
+    checks.expect("schedule.flashmla.revision", table.schedule.flashmla.revision);
+    checks.expect("schedule.equal_rows.period_work", table.schedule.equal_rows.period_work);
+    checks.expect("schedule.equal_rows.blocks", table.schedule.equal_rows.blocks);
+    checks.expect("schedule.topk_length.is_64", table.schedule.topk_length.is_64);
+    checks.expect("schedule.num_flashmla_blocks", table.schedule.num_flashmla_blocks);
+    checks.expect("schedule.lengths", table.schedule.lengths);
+    checks.expect("schedule.has_whole_requests", table.schedule.has_whole_requests);
+    checks.expect("schedules", table.schedules);
+    checks.expect("schedules[2][0].column_stride", table.schedules[2][0].column_stride);
+  }
   return checks.text();
 }
 
@@ -178,9 +197,12 @@ TEST_P(KernelKeyCompiles, WithTheHostsLayoutOfItsTable) {
       {"StridedTable<4>", copy_checks<StridedTable<4>>("StridedTable<4>")},
       {"DenseTable<16>", copy_checks<DenseTable<16>>("DenseTable<16>")},
       {"StridedTable<16>", copy_checks<StridedTable<16>>("StridedTable<16>")},
-      {"GenerationTable<1>", generation_checks<1>()},
-      {"GenerationTable<4>", generation_checks<4>()},
-      {"GenerationTable<16>", generation_checks<16>()},
+      {"GenerationTable<1>", generation_checks<GenerationTable<1>>("GenerationTable<1>")},
+      {"GenerationTable<4>", generation_checks<GenerationTable<4>>("GenerationTable<4>")},
+      {"GenerationTable<16>", generation_checks<GenerationTable<16>>("GenerationTable<16>")},
+      {"ScheduledTable<1>", generation_checks<ScheduledTable<1>>("ScheduledTable<1>")},
+      {"ScheduledTable<4>", generation_checks<ScheduledTable<4>>("ScheduledTable<4>")},
+      {"ScheduledTable<16>", generation_checks<ScheduledTable<16>>("ScheduledTable<16>")},
   };
   ASSERT_EQ(std::size(cases), static_cast<size_t>(kNumKernelKeys));
   const KernelKey key = key_at(GetParam());

@@ -12,41 +12,43 @@
 
 #include "golden_schedules.h"
 #include "guarded_words.h"
+#include "host_block.h"
 #include "schedule_batch.h"
-#include "schedule_cpu.h"
-#include "serial_block.h"
 #include "threaded_block.h"
 
 namespace graphfeed {
 namespace {
 
-// The schedule that make(schedule, length, put) puts.
-template <class Make>
-std::vector<int32_t> made_by(const PagedMqaBatch& batch, Make make) {
-  GuardedWords words(2 * (int64_t{batch.num_sms} + 1));
-  make(
-      schedule_of(batch), [&](int64_t row) { return batch.lengths.at(static_cast<size_t>(row)); },
-      [&](int32_t k, PagedMqaEntry entry) {
-        words.put(2 * int64_t{k}, static_cast<int32_t>(entry.q));
-        words.put(2 * int64_t{k} + 1, static_cast<int32_t>(entry.split));
-      });
-  return words.take();
+// Makes the schedule of `batch` with a block, whose share of the SMs is that of one of num_blocks.
+template <class Block, class Put>
+void make(Block& block, const PagedMqaBatch& batch, int32_t number, int32_t num_blocks, Put put) {
+  const PagedMqaRuns runs{static_cast<int32_t>(batch.lengths.size()), 1};
+  make_paged_mqa_schedule(
+      block, schedule_of(batch), runs,
+      [&](int32_t i) {
+        return PagedMqaRun{batch.lengths.at(static_cast<size_t>(i)) - 1, 1};
+      },
+      number, num_blocks, put);
 }
 
-std::vector<int32_t> made_on_cpu(const PagedMqaBatch& batch) {
-  return made_by(batch, [](const auto& s, auto length, auto put) {
-    paged_mqa_schedule_on_cpu(s, length, put);
-  });
+auto put_into(GuardedWords& words) {
+  return [&words](int32_t k, PagedMqaEntry entry) {
+    words.put(2 * int64_t{k}, static_cast<int32_t>(entry.q));
+    words.put(2 * int64_t{k} + 1, static_cast<int32_t>(entry.split));
+  };
 }
 
 template <int kThreads>
-std::vector<int32_t> made_by_block(const PagedMqaBatch& batch) {
-  return made_by(batch, [](const auto& s, auto length, auto put) {
-    SerialBlock<kThreads> block;
-    PagedMqaChunk<kThreads> chunk;
-    make_paged_mqa_schedule(block, chunk, s, length, put);
-  });
+std::vector<int32_t> made_by_block(const PagedMqaBatch& batch, int32_t num_blocks = 1) {
+  GuardedWords words(2 * (int64_t{batch.num_sms} + 1));
+  HostBlock<kThreads, sizeof(PagedMqaTile<kThreads>)> block;
+  for (int32_t number = 0; number < num_blocks; ++number) {
+    make(block, batch, number, num_blocks, put_into(words));
+  }
+  return words.take();
 }
+
+std::vector<int32_t> made_on_cpu(const PagedMqaBatch& batch) { return made_by_block<1>(batch); }
 
 class PagedMqaScheduleTest : public testing::TestWithParam<PagedMqaGolden> {
  protected:
@@ -102,11 +104,10 @@ TEST_P(PagedMqaScheduleTest, IsTheSameWhereThreadsRunAtOnce) {
   std::mt19937 random(20260207);
   for (int i = 0; i < 20; ++i) {
     const PagedMqaBatch batch = random_batch(random, revision(), 90);
-    const auto made = made_by(batch, [](const auto& s, auto length, auto put) {
-      PagedMqaChunk<5> chunk;
-      ThreadedBlock<5>::launch(
-          [&](auto& block) { make_paged_mqa_schedule(block, chunk, s, length, put); });
-    });
+    GuardedWords words(2 * (int64_t{batch.num_sms} + 1));
+    ThreadedBlock<5, sizeof(PagedMqaTile<5>)>::launch(
+        [&](auto& block) { make(block, batch, 0, 1, put_into(words)); });
+    const std::vector<int32_t> made = words.take();
     ASSERT_EQ(made, expected_of(batch)) << i;
   }
 }
@@ -125,11 +126,40 @@ TEST_P(PagedMqaScheduleTest, EndsAtOnceWhereNoRequestHasTokens) {
   }
 }
 
-TEST_P(PagedMqaScheduleTest, TakesNegativeLengthsAsNone) {
-  PagedMqaBatch batch{.revision = revision(), .lengths = {-1, 300, INT32_MIN, 70'000, -5}};
-  const std::vector<int32_t> schedule = made_on_cpu(batch);
-  for (int32_t& length : batch.lengths) length = std::max(length, 0);
-  EXPECT_EQ(schedule, expected_of(batch));
+TEST_P(PagedMqaScheduleTest, SharesSmsOutOverAnyNumberOfBlocks) {
+  std::mt19937 random(20260212);
+  for (int32_t num_blocks = 1; num_blocks <= 8; ++num_blocks) {
+    const PagedMqaBatch batch = random_batch(random, revision(), 100);
+    ASSERT_EQ(made_by_block<32>(batch, num_blocks), expected_of(batch)) << num_blocks;
+  }
+}
+
+// The rows of runs that are cut where there are no more rows.
+TEST_P(PagedMqaScheduleTest, OfRunsIsThatOfTheirRows) {
+  std::mt19937 random(20260213);
+  const auto below = [&](int64_t bound) {
+    return static_cast<int32_t>(random() % static_cast<uint64_t>(bound));
+  };
+  for (int i = 0; i < 1000; ++i) {
+    PagedMqaBatch batch = random_batch(random, revision(), 1);
+    batch.lengths.clear();
+    const int32_t same = i % 2 == 0 ? below(9) : -1;
+    std::vector<PagedMqaRun> all(static_cast<size_t>(below(100)));
+    for (PagedMqaRun& run : all) {
+      run.rows = same < 0 ? below(9) : same;
+      run.before = below(i % 3 == 0 ? 10 : 2000) - 8;
+      for (int32_t t = 1; t <= run.rows; ++t) batch.lengths.push_back(std::max(run.before + t, 0));
+    }
+    const auto more = below(20) - 10;
+    batch.lengths.resize(static_cast<size_t>(
+        std::max<int64_t>(static_cast<int64_t>(batch.lengths.size()) + more, 0)));
+    GuardedWords words(2 * (int64_t{batch.num_sms} + 1));
+    HostBlock<32, sizeof(PagedMqaTile<32>)> block;
+    make_paged_mqa_schedule(
+        block, schedule_of(batch), {static_cast<int32_t>(all.size()), same},
+        [&](int32_t k) { return all.at(static_cast<size_t>(k)); }, 0, 1, put_into(words));
+    ASSERT_EQ(words.take(), expected_of(batch)) << i;
+  }
 }
 
 TEST_P(PagedMqaScheduleTest, SharesWorkOutOverAnyNumberOfSms) {

@@ -84,7 +84,8 @@ FlashmlaBatch batch_of(const GoldenCase& golden, FlashmlaRevision revision) {
                                    .num_sm_parts = static_cast<int32_t>(golden.at("num_sm_parts")),
                                    .block_size = static_cast<uint32_t>(golden.at("block_size")),
                                    .fixed_overhead = static_cast<uint32_t>(golden.at("overhead")),
-                                   .revision = revision},
+                                   .revision = revision,
+                                   .reserved = {}},
                       .tokens = {lengths.begin(), lengths.end()}};
   if (topk == -1) return batch;
   batch.tokens.clear();
@@ -104,7 +105,8 @@ FlashmlaBatch random_batch(std::mt19937& random, FlashmlaRevision revision, int6
                        .num_sm_parts = static_cast<int32_t>(1 + below(random, 200)),
                        .block_size = 16U << below(random, 4),
                        .fixed_overhead = static_cast<uint32_t>(overhead),
-                       .revision = revision},
+                       .revision = revision,
+                       .reserved = {}},
           .tokens = {lengths.begin(), lengths.end()}};
 }
 

@@ -15,11 +15,10 @@ using namespace graphfeed;
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 paged_mqa_probe(PagedMqaSchedule s, const int32_t* lengths, int32_t* schedule) {
-  __shared__ CudaBlock<kThreads>::Shared shared;
-  __shared__ PagedMqaChunk<kThreads> chunk;
-  CudaBlock<kThreads> block(shared);
+  DeviceBlock<kThreads, sizeof(PagedMqaTile<kThreads>)> block;
   make_paged_mqa_schedule(
-      block, chunk, s, [&](int64_t row) { return lengths[row]; },
+      block, s, PagedMqaRuns{static_cast<int32_t>(s.rows), 1},
+      [&](int32_t i) { return PagedMqaRun{lengths[i] - 1, 1}; }, 0, 1,
       [&](int32_t k, PagedMqaEntry entry) {
         schedule[2 * k] = entry.q;
         schedule[2 * k + 1] = entry.split;
@@ -28,17 +27,20 @@ paged_mqa_probe(PagedMqaSchedule s, const int32_t* lengths, int32_t* schedule) {
 
 extern "C" __global__ void __launch_bounds__(kThreads)
 flashmla_probe(FlashmlaSchedule s, const int64_t* tokens, int32_t* metadata, int32_t* num_splits) {
-  __shared__ CudaBlock<kThreads>::Shared shared;
-  __shared__ FlashmlaChunk<kThreads> chunk;
-  CudaBlock<kThreads> block(shared);
-  make_flashmla_schedule(
-      block, chunk, s, [&](int64_t row) { return tokens[row]; },
-      [&](int32_t part, const FlashmlaWords& words) {
-        for (int i = 0; i < kFlashmlaWords; ++i) {
-          metadata[part * kFlashmlaWords + i] = words.word[i];
-        }
-      },
-      [&](int64_t i, int32_t value) { num_splits[i] = value; });
+  DeviceBlock<kThreads, sizeof(FlashmlaChunk<kThreads>)> block;
+  auto& chunk = block.template shared<FlashmlaChunk<kThreads>>();
+  const auto put_part = [&](int32_t part, const FlashmlaWords& words) {
+    for (int i = 0; i < kFlashmlaWords; ++i) metadata[part * kFlashmlaWords + i] = words.word[i];
+  };
+  const auto put_splits = [&](int64_t i, int32_t value) { num_splits[i] = value; };
+  const auto tokens_of = [&](int64_t row) { return tokens[row]; };
+  decltype(block)::PerThread<uint64_t> work{0};
+  for (int64_t row = threadIdx.x; row < s.rows; row += kThreads) {
+    work.value += work_of(s, tokens[row]);
+  }
+  FlashmlaWalk walk = flashmla_walk(share_of(s, block.sum(work)));
+  walk_rows(block, chunk, s, walk, 0, s.rows, tokens_of, put_part, put_splits);
+  finish_walk(block, s, walk, put_part, put_splits);
 }
 )";
 }

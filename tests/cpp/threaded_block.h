@@ -7,20 +7,21 @@
 #include <barrier>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <thread>
 #include <vector>
 
 namespace graphfeed {
 
-template <int kSize>
+template <int kSize, int kSharedBytes>
 class ThreadedBlock {
  public:
   static constexpr int kThreads = kSize;
 
-  struct Shared {
-    std::barrier<> barrier{kThreads};
-    std::array<uint64_t, kThreads> values;
-    std::array<std::array<bool, kThreads>, 2> held;
+  template <class T>
+  struct PerThread {
+    T value;
+    T& operator[](int) { return value; }
   };
 
   // Calls run(block) on kThreads threads and waits for them.
@@ -38,51 +39,71 @@ class ThreadedBlock {
     for (std::thread& thread : threads) thread.join();
   }
 
-  template <class F>
-  void each(F f) {
-    f(thread_);
+  template <class Work>
+  void each(Work work) {
+    work(thread_);
   }
 
-  template <class F>
-  void on(int thread, F f) {
-    if (thread == thread_) f();
+  void synchronize() { shared_.barrier.arrive_and_wait(); }
+
+  template <class T>
+  T& shared() {
+    static_assert(sizeof(T) <= kSharedBytes && alignof(T) <= 8);
+    return *reinterpret_cast<T*>(shared_.memory.data());
   }
 
-  template <class F>
-  uint64_t sum(F f) {
-    return scan(0, f, [](int, uint64_t, uint64_t) {});
+  template <class T>
+  T sum(PerThread<T>& values) {
+    T before{};
+    return exchange(values.value, before);
+  }
+
+  template <class T>
+  T exclusive_sum(PerThread<T>& values) {
+    T before{};
+    const T total = exchange(values.value, before);
+    values.value = before;
+    return total;
   }
 
   // One barrier, as on a GPU: another call's votes lie in the other array.
-  template <class F>
-  int count(F f) {
+  int count(PerThread<bool>& values) {
     std::array<bool, kThreads>& held = shared_.held[num_counts_++ % 2];
-    held[static_cast<size_t>(thread_)] = f(thread_);
-    shared_.barrier.arrive_and_wait();
+    held[static_cast<size_t>(thread_)] = values.value;
+    synchronize();
     int num_held = 0;
     for (const bool one : held) num_held += one;
     return num_held;
   }
 
-  template <class F, class Use>
-  uint64_t scan(uint64_t before, F f, Use use) {
-    const auto own = static_cast<size_t>(thread_);
-    const uint64_t value = f(thread_);
-    shared_.values[own] = value;
-    shared_.barrier.arrive_and_wait();
-    uint64_t begin = before;
-    uint64_t all = before;
-    for (size_t thread = 0; thread < shared_.values.size(); ++thread) {
-      if (thread < own) begin += shared_.values[thread];
-      all += shared_.values[thread];
-    }
-    use(thread_, begin, value);
-    shared_.barrier.arrive_and_wait();
-    return all;
-  }
-
  private:
+  static constexpr size_t kMaxValueBytes = 32;
+
+  struct Shared {
+    std::barrier<> barrier{kThreads};
+    std::array<std::array<std::byte, kMaxValueBytes>, kThreads> values;
+    std::array<std::array<bool, kThreads>, 2> held;
+    alignas(8) std::array<std::byte, kSharedBytes> memory;
+  };
+
   ThreadedBlock(Shared& shared, int thread) : shared_(shared), thread_(thread) {}
+
+  // The sum over all threads' values, and of those before this one.
+  template <class T>
+  T exchange(const T& own, T& before) {
+    static_assert(sizeof(T) <= kMaxValueBytes);
+    std::memcpy(shared_.values[static_cast<size_t>(thread_)].data(), &own, sizeof(T));
+    synchronize();
+    T total{};
+    for (int thread = 0; thread < kThreads; ++thread) {
+      if (thread == thread_) before = total;
+      T value;
+      std::memcpy(&value, shared_.values[static_cast<size_t>(thread)].data(), sizeof(T));
+      total = total + value;
+    }
+    synchronize();
+    return total;
+  }
 
   Shared& shared_;
   int thread_;
