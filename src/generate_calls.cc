@@ -45,8 +45,8 @@ struct GenerateCall : Call {
     if (arguments.is_none(first)) return std::nullopt;
     return PagedMqaScheduler{
         .revision = revision_at<PagedMqaScheduler::Revision>(first, "paged_mqa: revision"),
-        .arch = integer(first + 1, "paged_mqa: arch"),
-        .num_sms = integer(first + 2, "paged_mqa: num_sms"),
+        .arch = integer(first + 2, "paged_mqa: arch"),
+        .num_sms = integer(first + 1, "paged_mqa: num_sms"),
         .next_n = integer(first + 3, "paged_mqa: next_n"),
         .block_kv = integer(first + 4, "paged_mqa: block_kv")};
   }

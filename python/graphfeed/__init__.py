@@ -14,17 +14,20 @@ from graphfeed._kernels import (
 )
 from graphfeed._library import version
 from graphfeed._plan import Plan
+from graphfeed._schedulers import FlashMlaScheduler, PagedMqaScheduler
 
 __version__ = version()
 
 __all__ = [
     "BatchState",
     "Branch",
+    "FlashMlaScheduler",
     "ForwardMode",
     "GeneratedMetadata",
     "GraphNode",
     "KernelStats",
     "Metadata",
+    "PagedMqaScheduler",
     "Plan",
     "Tensor",
     "cache_directory",

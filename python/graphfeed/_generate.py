@@ -9,6 +9,7 @@ from typing import NamedTuple
 from graphfeed import _library
 from graphfeed._arrays import is_read_in_place, is_read_only, passable_at, stream_of
 from graphfeed._copy import Tensor
+from graphfeed._schedulers import FlashMlaScheduler, PagedMqaScheduler, flat_schedulers
 
 _generate = _library.function("generate", keep_gil=True)
 _generate_tuple = _library.function("generate_tuple", keep_gil=True)
@@ -35,6 +36,8 @@ class BatchState(NamedTuple):
 
     In draft_extend only, without ``extend_seq_lens``.
     """
+    topk_length: Tensor | None = None
+    """[R], tokens that each row attends to, of ``FlashMlaScheduler.topk`` at most."""
 
 
 class GeneratedMetadata(NamedTuple):
@@ -63,6 +66,12 @@ class GeneratedMetadata(NamedTuple):
     """[R], pools of index_kpool tokens."""
     pooled_page_table: Tensor | None = None
     """[R, width], one column index_kpool pages."""
+    paged_mqa_schedule: Tensor | None = None
+    """[num_sms + 1, 2], as ``paged_mqa`` says."""
+    flashmla_metadata: Tensor | None = None
+    """[num_sm_parts, 8], as ``flashmla`` says. Words that mean nothing are 0."""
+    flashmla_num_splits: Tensor | None = None
+    """[R + 1], as ``flashmla`` says."""
 
 
 def generate(
@@ -79,6 +88,8 @@ def generate(
     page_size: int = 64,
     index_kpool: int = 1,
     seq_len_fill: int = 1,
+    paged_mqa: PagedMqaScheduler | None = None,
+    flashmla: FlashMlaScheduler | None = None,
     report: Tensor | None = None,
     stream: int | None = None,
 ) -> None:
@@ -108,6 +119,9 @@ def generate(
         page_size: Tokens a column of ``real_page_table``, a power of two.
         index_kpool: Tokens a pool of the index, a power of two.
         seq_len_fill: Length of a padding request.
+        paged_mqa: How to make ``paged_mqa_schedule``; given where a destination has that, and only
+            there.
+        flashmla: The same of ``flashmla_metadata`` and ``flashmla_num_splits``.
         report: Checked mode: int64 [3], written anew by each launch. ``{kind, row, value}`` of the
             first request, but for padding, with a value that is taken as another: 1 seq_lens, 2
             req_pool_indices, 3 extend_seq_lens. Where all are right, ``{4, 0, raw_bs}``,
@@ -126,8 +140,9 @@ def generate(
     arrays = flat_generation("generate", batch, destinations)
     sizes = (mode, bs, raw_bs, num_draft_tokens, seqlens_expanded_size, max_seqlen_k)
     scalars = (*sizes, index_topk, page_size, index_kpool, seq_len_fill)
+    schedulers = flat_schedulers("generate", paged_mqa, flashmla)
     if is_read_in_place(batch.seq_lens):
-        args = (*scalars, stream, -1, report, *arrays)
+        args = (*scalars, stream, -1, report, *schedulers, *arrays)
         _generate_tuple(id(args))
         return
     if stream is None:
@@ -136,7 +151,7 @@ def generate(
     read_only = first_read_only_output(outputs)
     report = passable_report("generate", report)
     passed = [*passable_batch("generate", batch), *passable_generated("generate", outputs)]
-    _generate(*scalars, stream, read_only, report, *passed)
+    _generate(*scalars, stream, read_only, report, *schedulers, *passed)
 
 
 def first_read_only_output(outputs: Sequence[Tensor | None]) -> int:

@@ -30,6 +30,7 @@ from graphfeed._generate import (
     passable_generated,
     passable_report,
 )
+from graphfeed._schedulers import FlashMlaScheduler, PagedMqaScheduler, flat_schedulers
 
 _plan = _library.function("plan", keep_gil=True)
 _plan_tuple = _library.function("plan_tuple", keep_gil=True)
@@ -105,6 +106,8 @@ class Plan:
         page_size: int = 64,
         index_kpool: int = 1,
         seq_len_fill: int = 1,
+        paged_mqa: PagedMqaScheduler | None = None,
+        flashmla: FlashMlaScheduler | None = None,
         report: Tensor | None = None,
     ) -> Plan:
         """Makes a plan of ``graphfeed.generate``, with its arguments but ``stream``.
@@ -115,14 +118,16 @@ class Plan:
         outputs = arrays[len(batch) :]
         sizes = (mode, bs, raw_bs, num_draft_tokens, seqlens_expanded_size, max_seqlen_k)
         scalars = (*sizes, index_topk, page_size, index_kpool, seq_len_fill, None)
+        schedulers = flat_schedulers("plan", paged_mqa, flashmla)
         in_place = is_read_in_place(batch.seq_lens)
         if in_place:
-            args = (*scalars, -1, report, *arrays)
+            args = (*scalars, -1, report, *schedulers, *arrays)
             address = _plan_generate_tuple(id(args))
         else:
             read_only = first_read_only_output(outputs)
             passed = [*passable_batch("plan", batch), *passable_generated("plan", outputs)]
-            address = _plan_generate(*scalars, read_only, passable_report("plan", report), *passed)
+            report_passed = passable_report("plan", report)
+            address = _plan_generate(*scalars, read_only, report_passed, *schedulers, *passed)
         plan = cls.__new__(cls)
         plan._keep(address, in_place, batch, outputs, report)
         return plan

@@ -10,7 +10,8 @@ from buffers import SENTINEL, SLICED, Host, Layout, assert_same_memory
 from eager_generate import DECODE, DRAFT_EXTEND, eager_generate
 from graphfeed import BatchState, GeneratedMetadata
 
-FIELDS = GeneratedMetadata._fields
+SCHEDULES = ("paged_mqa_schedule", "flashmla_metadata", "flashmla_num_splits")
+FIELDS = tuple(name for name in GeneratedMetadata._fields if name not in SCHEDULES)
 TABLES = ("page_table_1", "real_page_table", "pooled_page_table")
 WIDE = ("paged_mqa_ctx_lens_2d", *TABLES)
 

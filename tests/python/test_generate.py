@@ -111,7 +111,9 @@ def test_torch_tensors_are_read_in_place(torch):
     (batch, destinations), named = case.call()
     batch = BatchState(*(None if each is None else torch.from_numpy(each) for each in batch))
     destinations = [
-        GeneratedMetadata(*(torch.from_numpy(each) for each in destination))
+        GeneratedMetadata(
+            *(None if each is None else torch.from_numpy(each) for each in destination)
+        )
         for destination in destinations
     ]
     graphfeed.generate(batch, destinations, **named)
