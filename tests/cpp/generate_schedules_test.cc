@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scheduler metadata as outputs of a generation: what the published kernels wrote, and what the
 // reference makes of the lengths that the same generation has.
+#include "device/generate_schedules.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "generate_bind.h"
 #include "graphfeed/plan.h"
 #include "scheduled_generation.h"
+#include "threaded_block.h"
 
 namespace graphfeed {
 namespace {
@@ -173,6 +177,33 @@ TEST(GenerateSchedules, FillAnyNumberOfDestinationsFromOne) {
                      .layout = layout}),
                 "");
     }
+  }
+}
+
+TEST(GenerateSchedules, AreTheSameWhereThreadsRunAtOnce) {
+  std::mt19937 random(20260303);
+  for (int i = 0; i < 12; ++i) {
+    ScheduledSpec spec = random_spec(random, i % 3 == 0 ? 300 : 30);
+    spec.flashmla->topk = i % 2 == 0 ? spec.flashmla->topk : 0;
+    if (spec.flashmla->topk == 0) spec.topk_length.clear();
+    ScheduledGeneration generation(spec);
+    const auto storages = reference::host_storages(generation.batch());
+    std::vector<GeneratedMetadata> destinations;
+    GenerateRequest request =
+        reference::request_of(generation.batch(), storages, kCpu, destinations);
+    generation.add_to(request, destinations, generation.host_storages(),
+                      generation.topk_length().data(), kCpu);
+    BoundGeneration bound{};
+    bind(request, "generate", bound);
+    const ScheduleShape& schedule = bound.table.schedule;
+    using Block = ThreadedBlock<kGenerateThreads, kScheduleSharedBytes>;
+    for (int32_t number = 0; number < schedule.num_paged_mqa_blocks; ++number) {
+      Block::launch([&](auto& block) { write_paged_mqa_schedule(block, bound.table, number); });
+    }
+    for (int32_t number = 0; number < schedule.num_flashmla_blocks; ++number) {
+      Block::launch([&](auto& block) { write_flashmla_schedule(block, bound.table, number); });
+    }
+    ASSERT_EQ(generation.difference(generation.outputs()), "") << i;
   }
 }
 
