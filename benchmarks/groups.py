@@ -74,6 +74,17 @@ GROUPS = (
     Group("device/copy/small", "device_copy", "small", ("device/copy/small",)),
     Group("device/copy/large", "device_copy", "large", ("device/copy/large",)),
     Group("device/copy/live", "device_copy", "live", ("device/copy/live",)),
+    Group(
+        "generate",
+        "generation",
+        "generation",
+        (
+            "host/plan/python_generate",
+            "device/generate/decode",
+            "device/generate/verify",
+            "device/generate/worst_cell",
+        ),
+    ),
     Group("first_call", "first_call", "first_calls", ("first_call/empty", "first_call/disk")),
     Group("grid", "grid", "grid", in_quick=False),
 )

@@ -31,6 +31,10 @@ LABELS = {
     "device/copy/small": "small batch: device time",
     "device/copy/large": "large table: device time",
     "device/copy/live": "live bound: device time",
+    "device/generate/decode": "generation, decode: device time",
+    "device/generate/verify": "generation, verify: device time",
+    "device/generate/worst_cell": "generation, the worst of all cells: device time",
+    "host/plan/python_generate": "generation, plan from Python: host time a run",
     "first_call/empty": "first call, empty cache",
     "first_call/disk": "first call, kernel on disk",
 }

@@ -306,4 +306,4 @@ def test_run_lists_groups_and_limits_without_a_gpu():
     placements = ("started early", "forked", "forked, re-pointed")
     steps = "; ".join(f"{node}, bs 32 x 4096, N=3" for node in placements)
     assert f"step\n  step/in_graph: value <= 1: {steps}\n" in result.stdout
-    assert "not measured yet: host/plan/python_generate" in result.stdout
+    assert "not measured yet: first_call/prebuilt" in result.stdout
