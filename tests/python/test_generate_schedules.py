@@ -6,7 +6,7 @@ from __future__ import annotations
 import graphfeed
 import numpy as np
 import pytest
-from buffers import SENTINEL, Layout
+from buffers import SENTINEL, Device, Layout
 from eager_generate import DECODE, DRAFT_EXTEND, TARGET_VERIFY
 from generate_case import SCHEDULES, GenerateCase
 from graphfeed import BatchState, FlashMlaScheduler, GeneratedMetadata, PagedMqaScheduler, Plan
@@ -18,20 +18,18 @@ FLASHMLA = FlashMlaScheduler(revision="9241ae3", num_sm_parts=66, topk=2048)
 LENGTHS = (700, 0, 90_000, 64, 5000)
 
 
-def full(*shape):
-    return np.full(shape, SENTINEL, np.int32)
-
-
 class ScheduledCase(GenerateCase):
     """A case with both schedulers and their outputs in every destination."""
 
     def __init__(self, mode, *, paged_mqa=PAGED_MQA, flashmla=FLASHMLA, topk_length=None, **case):
         super().__init__(mode, **case)
         self.paged_mqa, self.flashmla, self.topk_length = paged_mqa, flashmla, topk_length
-        self.outputs = [
-            (full(paged_mqa.num_sms + 1, 2), full(flashmla.num_sm_parts, 8), full(self.rows + 1))
-            for _ in self.destinations
-        ]
+        shapes = ((paged_mqa.num_sms + 1, 2), (flashmla.num_sm_parts, 8), (self.rows + 1,))
+        self.outputs = [[self.output(shape) for shape in shapes] for _ in self.destinations]
+
+    def output(self, shape):
+        memory = self.place.full(int(np.prod(shape)), SENTINEL)
+        return self.place.view(memory, shape, (shape[-1], 1)[2 - len(shape) :], 0)
 
     def call(self):
         (batch, destinations), named = super().call()
@@ -81,7 +79,7 @@ class ScheduledCase(GenerateCase):
         metadata = np.where(metadata == UNDEFINED, 0, metadata)
         for made in self.outputs:
             for got, expected in zip(made, (schedule, metadata, num_splits)):
-                np.testing.assert_array_equal(got, expected)
+                np.testing.assert_array_equal(self.place.download(got), expected)
 
 
 def run(case, **changed):
@@ -234,8 +232,34 @@ def test_a_scheduler_without_output_is_refused():
     with pytest.raises(ValueError, match="paged_mqa: is given, and no destination has its output"):
         graphfeed.generate(
             batch,
-            [GeneratedMetadata(cache_seqlens=full(5))],
+            [GeneratedMetadata(cache_seqlens=np.zeros(5, np.int32))],
             mode=DECODE,
             bs=5,
             paged_mqa=PAGED_MQA,
         )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("topk", [0, 2048])
+def test_replays_on_a_gpu_make_schedules_anew(torch, warm_kernels, mode, topk):
+    case = ScheduledCase(
+        mode,
+        flashmla=FLASHMLA._replace(topk=topk),
+        seq_lens=LENGTHS,
+        arguments={"num_draft_tokens": 3},
+        num_destinations=3,
+        layouts=(Layout(),),
+        place=Device(torch),
+    )
+    args, named = case.call()
+    plan = Plan.generating(*args, **named)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        plan.run()
+    for lengths in ((0, 0, 0, 0, 0), (5, 70_000, 1, 0, 900)):
+        for run in (plan.run, graph.replay):
+            case.change(seq_lens=[each + (run == plan.run) for each in lengths])
+            run()
+            torch.cuda.synchronize()
+            case.assert_equals_eager()
