@@ -9,8 +9,8 @@ namespace graphfeed {
 
 // (mode, bs, raw_bs, num_draft_tokens, seqlens_expanded_size, max_seqlen_k, index_topk, page_size,
 // index_kpool, seq_len_fill, stream, read_only, report, paged_mqa..., flashmla..., batch state...,
-// destination 0 fields..., ...): each scheduler's five members as in Python, the first None where there
-// is none, the batch state in the order of BatchState, fields in schema order. read_only is
+// destination 0 fields..., ...): each scheduler's five members as in Python, the first None where
+// there is none, the batch state in the order of BatchState, fields in schema order. read_only is
 // the index of a read-only tensor among those of the destinations, -1 for none.
 void call_generate(const Arguments& arguments);
 
