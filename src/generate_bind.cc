@@ -179,7 +179,8 @@ void bind_report(const GenerationBinding& binding) {
   if (report.read_only) refuse(binding, place, "is read-only");
   check_rank(binding, report, place, 1);
   check_size(binding, report, place, 3);
-  if (report.strides[0] == 0 || std::abs(report.strides[0]) > kMaxSpanElements) {
+  if (report.strides[0] == 0 || report.strides[0] > kMaxSpanElements ||
+      report.strides[0] < -kMaxSpanElements) {
     refuse(binding, place, "has stride " + std::to_string(report.strides[0]));
   }
   const MemoryBlock block{.data = static_cast<const int32_t*>(report.data),

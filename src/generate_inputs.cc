@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generate_inputs.h"
 
-#include <cstdlib>
 #include <string>
 
 namespace graphfeed {
@@ -26,7 +25,7 @@ IntegerVector bind_integers(const GenerationBinding& binding, const Tensor& tens
   check_size(binding, tensor, place, count);
   const int64_t words = tensor.dtype == kInt64 ? 2 : 1;
   if (count > 0) {
-    if (std::abs(tensor.strides[0]) > kMaxSpanElements) {
+    if (tensor.strides[0] > kMaxSpanElements || tensor.strides[0] < -kMaxSpanElements) {
       refuse(binding, place, "its strides span more than 2^48 elements");
     }
     const MemoryBlock block{.data = static_cast<const int32_t*>(tensor.data),

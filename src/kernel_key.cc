@@ -72,8 +72,9 @@ std::string source_of(KernelKey key) {
                        function + "(block, table, static_cast<int>(blockIdx.x));\n");
   };
   if (key.kind == KernelKind::kGenerate && key.schedules) {
-    // As many blocks an SM as without schedules: these use more registers than tables do.
-    return generation("ScheduledTable", "kGenerateThreads, 12", "graphfeed::kScheduleSharedBytes",
+    // Schedules take more registers than tables do: without a bound a third fewer blocks fit an SM.
+    // With more than this, what is short is spilled in the tables' loops.
+    return generation("ScheduledTable", "kGenerateThreads, 9", "graphfeed::kScheduleSharedBytes",
                       "generate_scheduled_block");
   }
   if (key.kind == KernelKind::kGenerate) {
