@@ -185,7 +185,7 @@ def generation(context: Context) -> list[Row]:
     triton = _triton()
     held = dict.fromkeys(DECODE, "device/generate/decode")
     held |= dict.fromkeys(VERIFY, "device/generate/verify")
-    cells = (*held, *(() if context.quick else OTHERS))
+    cells = dict.fromkeys((*held, *(() if context.quick else OTHERS)))
     rows, worst = [], None
     for cell in cells:
         ours, theirs = _device(context, cell, triton)
