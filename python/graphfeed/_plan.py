@@ -150,6 +150,12 @@ class Plan:
         # Not at exit: a daemon thread may run the plan until the very end.
         weakref.finalize(self, _delete, address).atexit = False
 
+    def __repr__(self) -> str:
+        kind, fields = ("copies", Metadata._fields)
+        if self._source_type is BatchState:
+            kind, fields = ("generates", GeneratedMetadata._fields)
+        return f"<graphfeed.Plan, {kind} to {len(self._others[0]) // len(fields)} destination(s)>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("plan: cannot be copied or pickled: it owns a launch prepared in place")
 

@@ -295,6 +295,13 @@ def test_run_without_a_gpu_says_so_in_one_line_and_records_nothing(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+def test_run_ends_quietly_where_nobody_reads_on():
+    command = f"{sys.executable} {RUN} --list | head -n 1"
+    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert result.stdout == "host/dropin\n"
+    assert result.stderr == ""
+
+
 def test_run_lists_groups_and_limits_without_a_gpu():
     result = run("--list")
     assert result.returncode == 0

@@ -371,3 +371,13 @@ def test_threads_run_plans_of_their_own(host):
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(1, 25)))
+
+
+def test_says_what_it_does():
+    lengths = np.ones(2, np.int32)
+    graphs = [Metadata(cache_seqlens=np.zeros(2, np.int32)) for _ in range(3)]
+    plan = Plan(Metadata(cache_seqlens=lengths), graphs, mode=ForwardMode.DECODE, bs=2)
+    assert repr(plan) == "<graphfeed.Plan, copies to 3 destination(s)>"
+    buffers = graphfeed.GeneratedMetadata(cache_seqlens=np.zeros(2, np.int32))
+    generating = Plan.generating(graphfeed.BatchState(lengths), [buffers], mode=0, bs=2)
+    assert repr(generating) == "<graphfeed.Plan, generates to 1 destination(s)>"
