@@ -85,7 +85,12 @@ GROUPS = (
             "device/generate/worst_cell",
         ),
     ),
-    Group("first_call", "first_call", "first_calls", ("first_call/empty", "first_call/disk")),
+    Group(
+        "first_call",
+        "first_call",
+        "first_calls",
+        ("first_call/empty", "first_call/disk", "first_call/prebuilt"),
+    ),
     Group("grid", "grid", "grid", in_quick=False),
 )
 

@@ -37,6 +37,7 @@ LABELS = {
     "host/plan/python_generate": "generation, plan from Python: host time a run",
     "first_call/empty": "first call, empty cache",
     "first_call/disk": "first call, kernel on disk",
+    "first_call/prebuilt": "first call, kernel prebuilt",
 }
 # The record's ratio is the peer's time over ours.
 _THEIRS_OVER_OURS = ("device/copy/large",)

@@ -11,15 +11,9 @@
 #include <string_view>
 #include <vector>
 
+#include "disk_key.h"
+
 namespace graphfeed {
-
-inline constexpr int kCacheSchema = 1;  // of the file format and of what a key covers
-
-// An entry is the file <root>/v<kCacheSchema>/<arch>/<hex>.bin.
-struct DiskKey {
-  std::string arch;  // "sm_90a"
-  std::string hex;   // 64 hexadecimal digits over everything that decides the payload
-};
 
 // Entries hold code, so none is loaded that another user could have put there: directories (the
 // root, and below) and entries must belong to the effective user and be writable by nobody else. In

@@ -14,7 +14,6 @@
 namespace graphfeed {
 namespace {
 
-constexpr int kMinimumVersion = 12040;
 constexpr char kMinimumText[] = "CUDA 12.4 (driver 550) or newer is needed";
 constexpr uint64_t kLegacyStream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM
 
@@ -27,7 +26,7 @@ template <class Function>
 void resolve(GetProcAddress get, const char* name, Function*& function) {
   void* address = nullptr;
   int status = 0;
-  const CUresult result = get(name, &address, kMinimumVersion, kLegacyStream, &status);
+  const CUresult result = get(name, &address, kMinimumDriver, kLegacyStream, &status);
   if (result != CUresult::kSuccess || address == nullptr) {
     throw unusable(std::string("it has no ") + name + ": " + kMinimumText);
   }
@@ -177,7 +176,7 @@ Driver load_driver(const char* library) {
     throw unusable(std::string(library) + " is the stub that CUDA's toolkit links against: take " +
                    "its directory out of LD_LIBRARY_PATH");
   }
-  if (version < kMinimumVersion) {
+  if (version < kMinimumDriver) {
     throw unusable("it supports CUDA " + std::to_string(version / 1000) + "." +
                    std::to_string(version % 1000 / 10) + ": " + kMinimumText);
   }

@@ -9,6 +9,8 @@
 
 namespace graphfeed {
 
+inline constexpr int kMinimumDriver = 12040;  // the CUDA version whose functions are used: 12.4
+
 // Functions as of CUDA 12.4, all of them present, with the legacy meaning of the null stream.
 struct Driver {
   CUresult (*cuGetErrorName)(CUresult, const char**);

@@ -3,23 +3,14 @@
 
 #include <unistd.h>
 
-#include <string_view>
 #include <utility>
 
 #include "driver.h"
-#include "graphfeed/version.h"
 #include "kernel_options.h"
 #include "nvrtc.h"
-#include "sha256.h"
 
 namespace graphfeed {
 namespace {
-
-void append_field(std::string& out, std::string_view field) {
-  out += std::to_string(field.size());
-  out += ':';
-  out += field;
-}
 
 ComputeCapability capability_of(int device) {
   const ScopedDevice scoped(device);
@@ -31,6 +22,13 @@ ComputeCapability capability_of(int device) {
                                       device),
         "cuDeviceGetAttribute");
   return capability;
+}
+
+PrebuiltKernel prebuilt_for(ComputeCapability capability, KernelKey key) {
+  if (!may_use_prebuilt()) return {.why_not = "the kernels in this build are switched off"};
+  int version = 0;
+  check(driver().cuDriverGetVersion(&version), "cuDriverGetVersion");
+  return find_prebuilt(kPrebuiltImage, capability, key, version);
 }
 
 // Loads to the end: the driver would otherwise put part of it off to the first launch, where it may
@@ -58,6 +56,7 @@ CUkernel load_on(int device, const std::string& cubin, const char* entry) {
 KernelCacheParts process_parts() {
   return {.capability = capability_of,
           .is_capturing = [](int device, CUstream stream) { return is_capturing(device, stream); },
+          .prebuilt = prebuilt_for,
           .compiler_identity = [] { return nvrtc()->identity(); },
           .compile =
               [](const std::string& source, const std::vector<std::string>& options) {
@@ -69,19 +68,6 @@ KernelCacheParts process_parts() {
 }
 
 }  // namespace
-
-DiskKey disk_key_of(const std::string& arch, const std::string& source,
-                    const std::vector<std::string>& options, const std::string& compiler_identity) {
-  std::string fields;
-  append_field(fields, std::to_string(kCacheSchema));
-  append_field(fields, kVersion);
-  append_field(fields, arch);
-  append_field(fields, compiler_identity);
-  append_field(fields, source);
-  append_field(fields, std::to_string(options.size()));
-  for (const std::string& option : options) append_field(fields, option);
-  return {.arch = arch, .hex = hex_of(sha256(fields))};
-}
 
 KernelCache::KernelCache(KernelCacheParts parts) : parts_(std::move(parts)) {}
 
@@ -169,6 +155,20 @@ void KernelCache::report_warnings() const {
 }
 
 KernelCache::Cubin KernelCache::make_cubin(ComputeCapability capability, KernelKey key) {
+  const PrebuiltKernel prebuilt = parts_.prebuilt(capability, key);
+  if (prebuilt.why_not.empty()) {
+    ++num_prebuilt_;
+    return std::make_shared<const std::string>(prebuilt.cubin);
+  }
+  try {
+    return compile(capability, key);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.where(),
+                error.reason() + "\nA compiler is needed since " + prebuilt.why_not);
+  }
+}
+
+KernelCache::Cubin KernelCache::compile(ComputeCapability capability, KernelKey key) {
   const std::string source = source_of(key);
   const auto options = compile_options(capability.major, capability.minor);
   const DiskKey disk_key = disk_key_of(arch_of(capability.major, capability.minor), source, options,
@@ -201,8 +201,9 @@ void KernelCache::reset_failures() {
 }
 
 KernelStats KernelCache::stats() const {
-  return {.compiled = num_compiled_.load(),
+  return {.prebuilt = num_prebuilt_.load(),
           .disk_hits = num_disk_hits_.load(),
+          .compiled = num_compiled_.load(),
           .loaded = num_loaded_.load()};
 }
 

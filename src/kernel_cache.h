@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In: device and key. Out: the kernel, loaded. A hit is one atomic load; a miss asks memory, then
-// the disk, then NVRTC, once a key however many threads ask.
+// In: device and key. Out: the kernel, loaded. A hit is one atomic load; a miss asks what is
+// embedded, then the disk, then NVRTC, once a key however many threads ask.
 #pragma once
 
 #include <array>
@@ -18,19 +18,16 @@
 #include "graphfeed/error.h"
 #include "graphfeed/kernels.h"
 #include "kernel_key.h"
+#include "prebuilt.h"
 
 namespace graphfeed {
-
-struct ComputeCapability {
-  int major = 0;
-  int minor = 0;
-};
 
 // What the cache stands on, so that it runs without a GPU in tests. All may be called from several
 // threads at once.
 struct KernelCacheParts {
   std::function<ComputeCapability(int device)> capability;
   std::function<bool(int device, CUstream stream)> is_capturing;
+  std::function<PrebuiltKernel(ComputeCapability, KernelKey)> prebuilt;
   std::function<std::string()> compiler_identity;  // all of the compiler that decides the cubin
   std::function<std::string(const std::string& source, const std::vector<std::string>& options)>
       compile;                                       // the cubin
@@ -86,6 +83,7 @@ class KernelCache {
   CUkernel get_missing(int device, KernelKey key, CUstream stream, const char* function);
   CUkernel load(int device, KernelKey key);
   Cubin make_cubin(ComputeCapability capability, KernelKey key);
+  Cubin compile(ComputeCapability capability, KernelKey key);
   void check_usable(int device, const char* function);
   void report_warnings() const;
 
@@ -95,13 +93,10 @@ class KernelCache {
   std::array<std::array<Once<CUkernel>, kNumKernelKeys>, kMaxDevices> loads_;
   std::mutex cubins_mutex_;  // of the map, not of what it holds
   std::map<std::string, std::array<Once<Cubin>, kNumKernelKeys>> cubins_;  // by architecture
-  std::atomic<int64_t> num_compiled_{0};
+  std::atomic<int64_t> num_prebuilt_{0};
   std::atomic<int64_t> num_disk_hits_{0};
+  std::atomic<int64_t> num_compiled_{0};
   std::atomic<int64_t> num_loaded_{0};
 };
-
-// What names a cubin in a disk cache: a digest over everything that decides its bytes.
-DiskKey disk_key_of(const std::string& arch, const std::string& source,
-                    const std::vector<std::string>& options, const std::string& compiler_identity);
 
 }  // namespace graphfeed

@@ -41,6 +41,7 @@ const Environment& environment() {
       .cache_directory = variable("GRAPHFEED_CACHE_DIR"),
       .read_only_directories = variable("GRAPHFEED_CACHE_PATH"),
       .nvrtc_path = variable("GRAPHFEED_NVRTC"),
+      .prebuilt = variable("GRAPHFEED_PREBUILT"),
       .xdg_cache_home = variable("XDG_CACHE_HOME"),
       .home = variable("HOME"),
       .cuda_home = variable("CUDA_HOME"),
@@ -73,6 +74,10 @@ std::vector<std::string> choose_read_only_directories(
   return setting ? *setting : split_path(environment.read_only_directories.value_or(""));
 }
 
+bool choose_prebuilt(const std::optional<bool>& setting, const Environment& environment) {
+  return setting.value_or(environment.prebuilt != "0");
+}
+
 std::shared_ptr<DiskCache> disk_cache() {
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -97,6 +102,12 @@ NvrtcSearch nvrtc_search() {
     if (home && !home->empty()) search.toolkits.push_back(*home);
   }
   return search;
+}
+
+bool may_use_prebuilt() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  return choose_prebuilt(s.options.prebuilt, environment());
 }
 
 void warn(const std::string& sentence) noexcept {

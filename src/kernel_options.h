@@ -17,6 +17,7 @@ struct Environment {
   std::optional<std::string> cache_directory{};        // GRAPHFEED_CACHE_DIR
   std::optional<std::string> read_only_directories{};  // GRAPHFEED_CACHE_PATH
   std::optional<std::string> nvrtc_path{};             // GRAPHFEED_NVRTC
+  std::optional<std::string> prebuilt{};               // GRAPHFEED_PREBUILT
   std::optional<std::string> xdg_cache_home{};         // XDG_CACHE_HOME
   std::optional<std::string> home{};                   // HOME
   std::optional<std::string> cuda_home{};              // CUDA_HOME
@@ -39,10 +40,14 @@ std::vector<std::string> split_path(const std::string& path);
 std::vector<std::string> choose_read_only_directories(
     const std::optional<std::vector<std::string>>& setting, const Environment& environment);
 
+// The setting, else whether GRAPHFEED_PREBUILT is anything but 0.
+bool choose_prebuilt(const std::optional<bool>& setting, const Environment& environment);
+
 // The cache and the search for NVRTC that the options in force ask for. The cache is the same
 // object until set_kernel_options() is called again.
 std::shared_ptr<DiskCache> disk_cache();
 NvrtcSearch nvrtc_search();
+bool may_use_prebuilt();
 
 // Hands a sentence to the log callback, if there is one, holding no lock. What it throws is
 // dropped.

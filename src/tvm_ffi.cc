@@ -125,10 +125,10 @@ std::optional<Value> optional_value(const TVMFFIAny& argument) {
   return ffi::AnyView::CopyFromTVMFFIAny(argument).cast<Value>();
 }
 
-// (cache_directory, read_only_directories, nvrtc_path, nvrtc_hints, max_cache_bytes), None for a
-// default; lists of directories are joined by colons.
+// (cache_directory, read_only_directories, nvrtc_path, nvrtc_hints, max_cache_bytes, prebuilt), None
+// for a default; lists of directories are joined by colons.
 void set_kernel_options_packed(const Call& call, Packed packed) {
-  call.expect_count(5);
+  call.expect_count(6);
   KernelOptions options;
   options.cache_directory = optional_value<std::string>(packed[0]);
   if (const auto path = optional_value<std::string>(packed[1])) {
@@ -137,6 +137,7 @@ void set_kernel_options_packed(const Call& call, Packed packed) {
   options.nvrtc_path = optional_value<std::string>(packed[2]);
   options.nvrtc_hints = split_path(optional_value<std::string>(packed[3]).value_or(""));
   if (const auto bytes = optional_value<int64_t>(packed[4])) options.max_cache_bytes = *bytes;
+  options.prebuilt = optional_value<bool>(packed[5]);
   set_kernel_options(std::move(options));
 }
 
@@ -161,6 +162,13 @@ void set_log_callback_packed(const Call& call, Packed packed) {
   const auto callback = optional_value<ffi::Function>(packed[0]);
   if (!callback) return set_log_callback(nullptr);
   set_log_callback([call = *callback](const std::string& text) { call(text); });
+}
+
+ffi::Array<ffi::Any> prebuilt_kernels_packed() {
+  const PrebuiltKernels kernels = prebuilt_kernels();
+  ffi::Array<ffi::String> architectures;
+  for (const std::string& arch : kernels.architectures) architectures.push_back(arch);
+  return {architectures, kernels.compiler, static_cast<int64_t>(kernels.minimum_driver)};
 }
 
 }  // namespace
@@ -228,6 +236,8 @@ GRAPHFEED_EXPORT(warmup, warmup_device(call))
 GRAPHFEED_EXPORT(reset_failures, reset_failures())
 GRAPHFEED_EXPORT(set_log_callback, set_log_callback_packed(call, packed))
 GRAPHFEED_EXPORT(cache_directory, result = cache_directory())
+GRAPHFEED_EXPORT(prebuilt_kernels, result = prebuilt_kernels_packed())
+GRAPHFEED_EXPORT(kernels_prebuilt, result = kernel_stats().prebuilt)
 GRAPHFEED_EXPORT(kernels_compiled, result = kernel_stats().compiled)
 GRAPHFEED_EXPORT(kernel_disk_hits, result = kernel_stats().disk_hits)
 GRAPHFEED_EXPORT(kernels_loaded, result = kernel_stats().loaded)

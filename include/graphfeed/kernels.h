@@ -14,7 +14,7 @@ namespace graphfeed {
 
 // Set before first use; later changes apply to kernels not yet loaded. An unset member is taken
 // from the environment once: GRAPHFEED_CACHE_DIR, GRAPHFEED_CACHE_PATH (colon-separated),
-// GRAPHFEED_NVRTC.
+// GRAPHFEED_NVRTC, GRAPHFEED_PREBUILT.
 struct KernelOptions {
   // Directory of compiled kernels; empty: keep them in memory only. Default: GRAPHFEED_CACHE_DIR
   // (if set, empty too), else $XDG_CACHE_HOME/graphfeed, else $HOME/.cache/graphfeed, else memory
@@ -23,6 +23,9 @@ struct KernelOptions {
   // Further directories that are read and never written, for images that ship a warm cache. They
   // may belong to root.
   std::optional<std::vector<std::string>> read_only_directories{};
+  // Whether the kernels embedded at build time may serve. Default: yes, unless GRAPHFEED_PREBUILT
+  // is 0. Without them every kernel comes from a cache directory or from NVRTC.
+  std::optional<bool> prebuilt{};
   // libnvrtc.so to load. Default: one already loaded, then nvrtc_hints, CUDA_HOME, the loader.
   std::optional<std::string> nvrtc_path{};
   // Directories to look for libnvrtc in (Python passes its site-packages).
@@ -32,7 +35,8 @@ struct KernelOptions {
 };
 void set_kernel_options(KernelOptions options);
 
-// Loads every kernel for `device`, compiling what no cache holds, so that no later call compiles.
+// Loads every kernel for `device`, compiling what is neither embedded nor in a cache, so that no
+// later call compiles.
 // Call it before capturing. Does nothing for a CPU.
 void warmup(Device device);
 
@@ -44,11 +48,21 @@ void reset_failures();
 void set_log_callback(std::function<void(const std::string&)> callback);
 
 struct KernelStats {
-  int64_t compiled = 0;   // kernels compiled by NVRTC in this process
+  int64_t prebuilt = 0;   // kernels taken from those embedded at build time
   int64_t disk_hits = 0;  // read from a cache directory
-  int64_t loaded = 0;     // kernels loaded on a device
+  int64_t compiled = 0;   // compiled by NVRTC in this process
+  int64_t loaded = 0;     // loaded on a device, wherever they came from
 };
 KernelStats kernel_stats();
+
+// The kernels embedded in this build. With them no device of compute capability 8.x, 9.0, 10.x or
+// 12.x needs NVRTC.
+struct PrebuiltKernels {
+  std::vector<std::string> architectures{};  // "sm_80" serves all 8.x; empty: built without
+  std::string compiler{};                    // "NVRTC 12.9"
+  int minimum_driver = 0;                    // as a CUDA version: 12040 for 12.4
+};
+PrebuiltKernels prebuilt_kernels();
 
 // The cache directory in use as just resolved; empty where kernels are kept in memory only.
 std::string cache_directory();

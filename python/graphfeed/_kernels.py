@@ -12,6 +12,8 @@ from graphfeed import _library
 _Path = Union[str, "os.PathLike[str]"]
 
 _warmup = _library.function("warmup")
+_prebuilt = _library.function("kernels_prebuilt")
+_prebuilt_set = _library.function("prebuilt_kernels")
 _compiled = _library.function("kernels_compiled")
 _disk_hits = _library.function("kernel_disk_hits")
 _loaded = _library.function("kernels_loaded")
@@ -22,12 +24,25 @@ _reset_failures = _library.function("reset_failures")
 class KernelStats(NamedTuple):
     """What this process has done for its kernels so far."""
 
-    compiled: int
-    """Kernels compiled by NVRTC."""
+    prebuilt: int
+    """Kernels taken from those embedded in this build."""
     disk_hits: int
     """Kernels read from a cache directory."""
+    compiled: int
+    """Kernels compiled by NVRTC."""
     loaded: int
-    """Kernels loaded on a device."""
+    """Kernels loaded on a device, wherever they came from."""
+
+
+class PrebuiltKernels(NamedTuple):
+    """The kernels embedded in this build, which need no compiler where they run."""
+
+    architectures: list[str]
+    """``sm_80`` serves every 8.x; empty in a build without."""
+    compiler: str
+    """What compiled them, such as ``NVRTC 12.9``."""
+    minimum_driver: int
+    """The oldest driver that runs them, as a CUDA version: 12040 for 12.4."""
 
 
 def set_kernel_options(
@@ -36,6 +51,7 @@ def set_kernel_options(
     read_only_directories: Sequence[_Path] | None = None,
     nvrtc_path: _Path | None = None,
     max_cache_bytes: int | None = None,
+    prebuilt: bool | None = None,
 ) -> None:
     """Replaces the options for kernels that are not loaded yet; call it before the first use.
 
@@ -48,6 +64,8 @@ def set_kernel_options(
         nvrtc_path: The libnvrtc to load. Default: ``GRAPHFEED_NVRTC``, else one already loaded,
             else the first found in site-packages, ``CUDA_HOME`` or by the loader.
         max_cache_bytes: Upper bound of what is kept in ``cache_directory``. Default: 64 MiB.
+        prebuilt: Whether the kernels embedded in this build may serve. Default: yes, unless
+            ``GRAPHFEED_PREBUILT`` is 0.
 
     Raises:
         TypeError: ``read_only_directories`` is one path and not a sequence.
@@ -69,17 +87,19 @@ def set_kernel_options(
         None if nvrtc_path is None else os.fspath(nvrtc_path),
         _library.NVRTC_HINTS,
         max_cache_bytes,
+        prebuilt,
     )
 
 
 def warmup(device: int = 0) -> None:
-    """Loads every kernel for CUDA device ``device``, compiling those that no cache holds.
+    """Loads every kernel for CUDA device ``device``, compiling what is not embedded nor cached.
 
     Call it once before capturing: a first use inside a stream capture is refused.
 
     Raises:
         ValueError: There is no such device.
-        RuntimeError: No driver, or a kernel neither cached nor compilable; the message says why.
+        RuntimeError: No driver, or a kernel that is neither embedded nor cached and cannot be
+            compiled; the message says why.
     """
     _warmup(device)
 
@@ -91,7 +111,13 @@ def reset_failures() -> None:
 
 def kernel_stats() -> KernelStats:
     """Returns the counts of this process."""
-    return KernelStats(_compiled(), _disk_hits(), _loaded())
+    return KernelStats(_prebuilt(), _disk_hits(), _compiled(), _loaded())
+
+
+def prebuilt_kernels() -> PrebuiltKernels:
+    """Returns what this build holds; with it no compute capability it names needs NVRTC."""
+    architectures, compiler, minimum_driver = _prebuilt_set()
+    return PrebuiltKernels(list(architectures), compiler, minimum_driver)
 
 
 def cache_directory() -> str:

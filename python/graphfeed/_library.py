@@ -39,5 +39,5 @@ set_kernel_options = function("set_kernel_options")
 # it first has to compile.
 NVRTC_HINTS = os.pathsep.join(entry for entry in sys.path if entry.endswith("-packages"))
 
-set_kernel_options(None, None, None, NVRTC_HINTS, None)
+set_kernel_options(None, None, None, NVRTC_HINTS, None, None)
 function("set_log_callback")(logging.getLogger("graphfeed").warning)

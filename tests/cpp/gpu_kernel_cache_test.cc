@@ -65,6 +65,8 @@ class GpuKernelCacheTest : public testing::Test {
               return ComputeCapability{9, 0};
             },
         .is_capturing = [](int device, CUstream stream) { return is_capturing(device, stream); },
+        .prebuilt = [](ComputeCapability,
+                       KernelKey) { return PrebuiltKernel{.why_not = "of this test"}; },
         .compiler_identity = [] { return nvrtc()->identity(); },
         .compile =
             [](const std::string& source, const std::vector<std::string>& options) {

@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr KernelKey kKey{.bucket = 4, .dense = false};
 constexpr char kCubin[] = "a cubin";
+constexpr char kBrokenToolchain[] =
+    "nvrtc: broken toolchain\nA compiler is needed since of a reason";
 
 // Stands for driver and compiler, and counts what they are asked.
 struct FakeMachine {
@@ -29,6 +31,7 @@ struct FakeMachine {
   std::atomic<bool> compiler_works{true};
   std::atomic<bool> loader_works{true};
   bool capturing = false;
+  PrebuiltKernel prebuilt{.why_not = "of a reason"};
   std::string identity = "compiler 1.0";
   std::shared_ptr<DiskCache> disk;
   std::vector<std::string> warnings;
@@ -40,6 +43,7 @@ struct FakeMachine {
                   return ComputeCapability{device < 8 ? 9 : 8, 0};
                 },
             .is_capturing = [this](int, CUstream) { return capturing; },
+            .prebuilt = [this](ComputeCapability, KernelKey) { return prebuilt; },
             .compiler_identity = [this] { return identity; },
             .compile =
                 [this](const std::string&, const std::vector<std::string>&) {
@@ -115,16 +119,33 @@ TEST_F(KernelCacheTest, KeepsKeysApart) {
   EXPECT_EQ(machine_.num_compiles, kNumKernelKeys);
 }
 
+TEST_F(KernelCacheTest, TakesWhatIsEmbeddedAndAsksNoCompiler) {
+  machine_.prebuilt = {.cubin = kCubin};
+  machine_.compiler_works = false;
+  for (int i = 0; i < kNumKernelKeys; ++i) EXPECT_NE(get(0, key_at(i)), nullptr);
+  EXPECT_EQ(machine_.num_compiles, 0);
+  EXPECT_EQ(cache_.stats().prebuilt, kNumKernelKeys);
+  EXPECT_EQ(cache_.stats().compiled, 0);
+  EXPECT_EQ(cache_.stats().loaded, kNumKernelKeys);
+}
+
+TEST_F(KernelCacheTest, SaysWhyACompilerIsNeededWhereItFails) {
+  machine_.prebuilt = {.why_not = "this build has none"};
+  machine_.compiler_works = false;
+  EXPECT_EQ(reason_of([&] { get(); }),
+            "nvrtc: broken toolchain\nA compiler is needed since this build has none");
+}
+
 TEST_F(KernelCacheTest, RemembersAFailedCompileUntilReset) {
   machine_.compiler_works = false;
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(reason_of([&] { get(); }), "nvrtc: broken toolchain");
-    EXPECT_EQ(reason_of([&] { get(1); }), "nvrtc: broken toolchain");  // of the same architecture
-    EXPECT_EQ(reason_of([&] { cache_.warm(0, kKey); }), "nvrtc: broken toolchain");
+    EXPECT_EQ(reason_of([&] { get(); }), kBrokenToolchain);
+    EXPECT_EQ(reason_of([&] { get(1); }), kBrokenToolchain);  // of the same architecture
+    EXPECT_EQ(reason_of([&] { cache_.warm(0, kKey); }), kBrokenToolchain);
   }
   EXPECT_EQ(machine_.num_compiles, 1);
   machine_.compiler_works = true;
-  EXPECT_EQ(reason_of([&] { get(); }), "nvrtc: broken toolchain");
+  EXPECT_EQ(reason_of([&] { get(); }), kBrokenToolchain);
   cache_.reset_failures();
   EXPECT_NE(get(), nullptr);
   EXPECT_EQ(machine_.num_compiles, 2);
@@ -266,26 +287,6 @@ TEST(LogCallback, ReceivesEachSentenceAndMayThrow) {
 TEST(Warmup, DoesNothingForACpu) {
   warmup(kCpu);
   warmup({.type = DeviceType::kCudaHost, .id = 0});
-}
-
-TEST(DiskKeyOf, ChangesWithEveryFieldAndWithFieldBoundaries) {
-  using Options = std::vector<std::string>;
-  const std::vector<DiskKey> keys{
-      disk_key_of("sm_90a", "source", Options{"-a", "-b"}, "1"),
-      disk_key_of("sm_80", "source", Options{"-a", "-b"}, "1"),
-      disk_key_of("sm_90a", "sourc", Options{"-a", "-b"}, "1"),
-      disk_key_of("sm_90a", "source", Options{"-a-b"}, "1"),
-      disk_key_of("sm_90a", "source", Options{"-a"}, "1"),
-      disk_key_of("sm_90a", "source", Options{"-a", "-b"}, "2"),
-      disk_key_of("sm_90a", "source", Options{"-a", "-b"}, ""),
-  };
-  std::set<std::string> digests;
-  for (const DiskKey& key : keys) {
-    EXPECT_EQ(key.hex.size(), 64U);
-    digests.insert(key.hex);
-  }
-  EXPECT_EQ(digests.size(), keys.size());
-  EXPECT_EQ(keys[1].arch, "sm_80");
 }
 
 }  // namespace

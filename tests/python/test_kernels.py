@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 
 import graphfeed
 import pytest
@@ -25,6 +26,12 @@ assert target.cache_seqlens.tolist() == [1, 1, 0]
 
 def contents(*directories):
     return sorted(str(path) for directory in directories for path in directory.rglob("*"))
+
+
+def kept_at_home(clean_python):
+    """What is in HOME but for the cache that NVRTC and the driver keep for themselves."""
+    driver = str(clean_python.home / ".nv")
+    return [path for path in contents(clean_python.home) if not path.startswith(driver)]
 
 
 # Which directory
@@ -86,6 +93,7 @@ print(graphfeed.cache_directory())
     {"read_only_directories": [3]},
     {"nvrtc_path": 3.0},
     {"max_cache_bytes": "3"},
+    {"prebuilt": "no"},
 ])  # fmt: skip
 def test_options_of_a_wrong_type_are_type_errors_and_change_nothing(options):
     before = graphfeed.cache_directory()
@@ -128,13 +136,23 @@ before = loaded()
 {COPY}
 print(*graphfeed.kernel_stats(), *loaded() - before)
 """
-    assert clean_python(code).split() == ["0", "0", "0"]
+    assert clean_python(code).split() == ["0", "0", "0", "0"]
 
 
 def test_kernel_stats_are_counts_by_name():
     stats = graphfeed.kernel_stats()
-    assert stats._fields == ("compiled", "disk_hits", "loaded")
+    assert stats._fields == ("prebuilt", "disk_hits", "compiled", "loaded")
     assert all(isinstance(value, int) and value >= 0 for value in stats)
+
+
+def test_prebuilt_kernels_serve_every_family_or_none():
+    kernels = graphfeed.prebuilt_kernels()
+    if kernels.architectures:
+        assert kernels.architectures == ["sm_80", "sm_90a", "sm_100", "sm_120"]
+        assert re.fullmatch(r"NVRTC \d+\.\d+", kernels.compiler)
+        assert kernels.minimum_driver >= 12040
+    else:
+        assert kernels == ([], "", 0)
 
 
 # Failures and warnings
@@ -158,7 +176,7 @@ print(*graphfeed.kernel_stats())
     assert first == second
     assert first.startswith("cuda driver: ")
     assert "install NVIDIA's driver" in first or "no GPU is visible" in first
-    assert stats == "0 0 0"
+    assert stats == "0 0 0 0"
     assert contents(clean_python.home) == []
 
 
@@ -208,7 +226,22 @@ print(json.dumps(graphfeed.kernel_stats()._asdict()))
 
 
 def warm(clean_python, directory, **environment):
-    return json.loads(clean_python(WARMUP, GRAPHFEED_CACHE_DIR=str(directory), **environment))
+    """What a fresh process does to warm up without the kernels embedded in this build."""
+    environment = {"GRAPHFEED_PREBUILT": "0", "GRAPHFEED_CACHE_DIR": str(directory)} | environment
+    stats = json.loads(clean_python(WARMUP, **environment))
+    assert stats.pop("prebuilt") == 0
+    return stats
+
+
+@pytest.mark.gpu
+def test_prebuilt_kernels_need_neither_a_compiler_nor_a_disk(clean_python, tmp_path):
+    if not graphfeed.prebuilt_kernels().architectures:
+        pytest.skip("this build holds no compiled kernels")
+    absent = str(tmp_path / "libnvrtc.so.13")
+    stats = json.loads(clean_python(WARMUP, GRAPHFEED_NVRTC=absent, GRAPHFEED_PREBUILT="1"))
+    assert stats["prebuilt"] == stats["loaded"] > 0
+    assert stats["disk_hits"] == stats["compiled"] == 0
+    assert kept_at_home(clean_python) == []
 
 
 @pytest.mark.gpu
@@ -220,8 +253,7 @@ def test_a_second_process_compiles_nothing(clean_python, tmp_path):
     assert first["disk_hits"] == 0
     second = warm(clean_python, cache)
     assert second == {"compiled": 0, "disk_hits": len(entries), "loaded": len(entries)}
-    driver = str(clean_python.home / ".nv")  # a cache that NVRTC and the driver keep for themselves
-    assert [path for path in contents(clean_python.home) if not path.startswith(driver)] == []
+    assert kept_at_home(clean_python) == []
     for path in (cache, *cache.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0
 
@@ -248,7 +280,8 @@ def test_a_cache_that_cannot_be_used_is_one_warning(clean_python, tmp_path):
     in_the_way = tmp_path / "file"
     in_the_way.write_text("")
     code = WARMUP.replace("sys.stderr", "sys.stdout")
-    shown = clean_python(code, GRAPHFEED_CACHE_DIR=str(in_the_way / "cache")).strip().split("\n")
+    environment = {"GRAPHFEED_PREBUILT": "0", "GRAPHFEED_CACHE_DIR": str(in_the_way / "cache")}
+    shown = clean_python(code, **environment).strip().split("\n")
     assert len(shown) == 2
     assert shown[0].startswith("graphfeed WARNING the kernel cache directory ")
     assert str(in_the_way / "cache") in shown[0]
@@ -277,7 +310,7 @@ for _ in range(2):
         graphfeed.warmup()
     except RuntimeError as error:
         errors.append(str(error))
-graphfeed.set_kernel_options(cache_directory="")
+graphfeed.set_kernel_options(cache_directory="", prebuilt=False)
 try:
     graphfeed.warmup()
 except RuntimeError as error:
@@ -289,5 +322,6 @@ graphfeed.warmup()
 print(graphfeed.kernel_stats().compiled > 0)
 """
     absent = str(tmp_path / "libnvrtc.so.13")
-    code = f"import graphfeed; graphfeed.set_kernel_options(nvrtc_path={absent!r})\n{code}"
+    options = f"nvrtc_path={absent!r}, prebuilt=False"
+    code = f"import graphfeed; graphfeed.set_kernel_options({options})\n{code}"
     assert clean_python(code).strip() == "True"
