@@ -125,8 +125,8 @@ std::optional<Value> optional_value(const TVMFFIAny& argument) {
   return ffi::AnyView::CopyFromTVMFFIAny(argument).cast<Value>();
 }
 
-// (cache_directory, read_only_directories, nvrtc_path, nvrtc_hints, max_cache_bytes, prebuilt), None
-// for a default; lists of directories are joined by colons.
+// (cache_directory, read_only_directories, nvrtc_path, nvrtc_hints, max_cache_bytes, prebuilt),
+// None for a default; lists of directories are joined by colons.
 void set_kernel_options_packed(const Call& call, Packed packed) {
   call.expect_count(6);
   KernelOptions options;
