@@ -9,7 +9,8 @@ if(HOW STREQUAL "find_package")
                           --prefix ${work}/prefix COMMAND_ERROR_IS_FATAL ANY)
   set(how_options -DCMAKE_PREFIX_PATH=${work}/prefix)
 else()
-  set(how_options -DGRAPHFEED_SOURCE_DIR=${SOURCE_DIR} -DBUILD_SHARED_LIBS=ON)
+  set(how_options -DGRAPHFEED_SOURCE_DIR=${SOURCE_DIR} -DBUILD_SHARED_LIBS=ON -DGRAPHFEED_PREBUILT=${PREBUILT}
+                  -DGRAPHFEED_PREBUILT_CACHE=${PREBUILT_CACHE})
 endif()
 
 execute_process(
