@@ -15,6 +15,31 @@
 
 namespace graphfeed {
 
+// Whom directories and files that are written are for, in their modes.
+enum class Readers : uint8_t { kOwner, kEveryone };
+
+// A file of ours in a root: an entry, or one that was being written.
+struct DiskFile {
+  DiskKey key;
+  std::string path;
+  int64_t bytes = 0;
+  int64_t modified_ns = 0;  // since 1970
+  bool is_temporary = false;
+};
+std::vector<DiskFile> files_in(const std::string& root);  // by path; no symbolic link is followed
+
+// Whose a directory or file may be for code to be loaded from it.
+enum class Owner : uint8_t { kUser, kUserOrRoot };
+
+// Why nothing is read from a root that exists; empty where entries would be, or it does not exist.
+std::string problem_of(const std::string& root, Owner owner);
+
+// Why an entry of the root is not read; empty where it would be.
+std::string defect_of(const std::string& root, const DiskKey& key, Owner owner);
+
+// The root as it is used: absolute, with symbolic links followed; empty for empty.
+std::string resolve_root(const std::string& root);
+
 // Entries hold code, so none is loaded that another user could have put there: directories (the
 // root, and below) and entries must belong to the effective user and be writable by nobody else. In
 // a read-only root they may belong to root as well. Safe from any number of threads, and of
@@ -24,7 +49,7 @@ class DiskCache {
   // root: empty for none; it is resolved here, once, symbolic links included. max_bytes: upper
   // bound of all entries in root.
   DiskCache(const std::string& root, const std::vector<std::string>& read_only_roots,
-            int64_t max_bytes);
+            int64_t max_bytes, Readers readers = Readers::kOwner);
 
   // The resolved root; empty for none.
   [[nodiscard]] const std::string& root() const { return root_; }
@@ -42,11 +67,12 @@ class DiskCache {
 
  private:
   void warn_once(const std::string& root, const std::string& reason);
-  std::string make_room(int64_t bytes, const std::string& replaced) const;
+  std::string make_room(int64_t bytes, const DiskKey& replaced) const;
 
   std::string root_;
   std::vector<std::string> read_only_roots_;
   int64_t max_bytes_;
+  Readers readers_;
   std::mutex mutex_;  // of the members below
   std::set<std::string> warned_roots_;
   std::vector<std::string> warnings_;

@@ -13,6 +13,7 @@ inline constexpr int kCacheSchema = 1;  // of the file format and of what a key 
 struct DiskKey {
   std::string arch;  // "sm_90a"
   std::string hex;   // 64 hexadecimal digits over everything that decides the payload
+  friend bool operator==(const DiskKey&, const DiskKey&) = default;
 };
 
 // The key of what a compiler makes of source and options.

@@ -191,6 +191,16 @@ Driver load_driver(const char* library) {
   return d;
 }
 
+int driver_version(const char* library) {
+  void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return 0;
+  const auto get_version =
+      reinterpret_cast<CUresult (*)(int*)>(dlsym(handle, "cuDriverGetVersion"));
+  int version = 0;
+  if (get_version == nullptr || get_version(&version) != CUresult::kSuccess) return 0;
+  return version;
+}
+
 const Driver& driver() {
   const Outcome& kept = outcome();
   if (kept.failure) [[unlikely]]

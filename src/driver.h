@@ -89,6 +89,10 @@ const Driver& driver();
 // Loads `library` (a name or path for dlopen) afresh, as driver() does with libcuda.so.1.
 Driver load_driver(const char* library);
 
+// The CUDA version that `library` supports, as 12040 for 12.4; 0 where it is not there or is no
+// driver.
+int driver_version(const char* library);
+
 // Throws Error (runtime) `call: failed with CUDA_ERROR_... (code): driver's text`.
 [[noreturn]] void throw_failed(CUresult result, const char* call);
 inline void check(CUresult result, const char* call) {

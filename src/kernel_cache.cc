@@ -24,13 +24,6 @@ ComputeCapability capability_of(int device) {
   return capability;
 }
 
-PrebuiltKernel prebuilt_for(ComputeCapability capability, KernelKey key) {
-  if (!may_use_prebuilt()) return {.why_not = "the kernels in this build are switched off"};
-  int version = 0;
-  check(driver().cuDriverGetVersion(&version), "cuDriverGetVersion");
-  return find_prebuilt(kPrebuiltImage, capability, key, version);
-}
-
 // Loads to the end: the driver would otherwise put part of it off to the first launch, where it may
 // fall into a capture.
 CUkernel load_on(int device, const std::string& cubin, const char* entry) {

@@ -94,20 +94,22 @@ struct Nvrtc::Api {
 };
 
 std::vector<NvrtcCandidate> nvrtc_candidates(const NvrtcSearch& search) {
-  if (!search.path.empty()) return {{.path = search.path}};
+  if (!search.path.empty()) return {{.path = search.path, .found_by = "its path, as set"}};
   std::vector<NvrtcCandidate> candidates;
-  const auto add = [&](const std::string& directory, bool only_if_loaded = false) {
-    for (const char* name : kFileNames) candidates.push_back({directory + name, only_if_loaded});
+  const auto add = [&](const std::string& directory, const char* found_by, bool loaded = false) {
+    for (const char* name : kFileNames) candidates.push_back({directory + name, loaded, found_by});
   };
-  add("", true);
+  add("", "the process, which had it loaded", true);
   for (const std::string& hint : search.hints) {
     for (const char* place : {"/", "/nvidia/cu13/lib/", "/nvidia/cuda_nvrtc/lib/"}) {
-      add(hint + place);
+      add(hint + place, "Python's packages");
     }
   }
-  for (const std::string& toolkit : search.toolkits) add(toolkit + "/lib64/");
-  add("");
-  add("/usr/local/cuda/lib64/");
+  for (const std::string& toolkit : search.toolkits) {
+    add(toolkit + "/lib64/", "CUDA_HOME or CUDA_PATH");
+  }
+  add("", "the loader");
+  add("/usr/local/cuda/lib64/", "/usr/local/cuda");
   return candidates;
 }
 
@@ -146,6 +148,7 @@ bool Nvrtc::load(const NvrtcCandidate& candidate, std::string& reason) {
   Dl_info place{};
   struct stat status {};
   path_ = candidate.path;
+  found_by_ = candidate.found_by;
   if (dladdr(reinterpret_cast<void*>(api->nvrtcVersion), &place) != 0) path_ = place.dli_fname;
   if (stat(path_.c_str(), &status) == 0) file_bytes_ = status.st_size;
   api_ = api;

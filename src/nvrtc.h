@@ -21,6 +21,7 @@ struct NvrtcSearch {
 struct NvrtcCandidate {
   std::string path;
   bool only_if_loaded = false;
+  std::string found_by{};  // for a reader: what led here
   friend bool operator==(const NvrtcCandidate&, const NvrtcCandidate&) = default;
 };
 
@@ -34,7 +35,8 @@ class Nvrtc {
   // tried where none does. The library is never unloaded.
   explicit Nvrtc(const std::vector<NvrtcCandidate>& candidates);
 
-  [[nodiscard]] const std::string& path() const { return path_; }  // of the file itself
+  [[nodiscard]] const std::string& path() const { return path_; }          // of the file itself
+  [[nodiscard]] const std::string& found_by() const { return found_by_; }  // the candidate's
   [[nodiscard]] int major_version() const { return major_; }
   [[nodiscard]] int minor_version() const { return minor_; }
   [[nodiscard]] int64_t file_bytes() const { return file_bytes_; }
@@ -55,6 +57,7 @@ class Nvrtc {
 
   std::shared_ptr<const Api> api_;
   std::string path_;
+  std::string found_by_;
   int major_ = 0;
   int minor_ = 0;
   int64_t file_bytes_ = 0;

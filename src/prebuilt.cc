@@ -5,6 +5,7 @@
 
 #include "driver.h"
 #include "graphfeed/kernels.h"
+#include "kernel_options.h"
 #include "nvrtc.h"
 
 namespace graphfeed {
@@ -44,6 +45,13 @@ PrebuiltKernel find_prebuilt(const PrebuiltImage& image, ComputeCapability capab
                      static_cast<size_t>(index_of(key));
   const size_t begin = index == 0 ? 0 : image.ends[index - 1];
   return {.cubin = image.bytes.substr(begin, image.ends[index] - begin)};
+}
+
+PrebuiltKernel prebuilt_for(ComputeCapability capability, KernelKey key) {
+  if (!may_use_prebuilt()) return {.why_not = "the kernels in this build are switched off"};
+  int version = 0;
+  check(driver().cuDriverGetVersion(&version), "cuDriverGetVersion");
+  return find_prebuilt(kPrebuiltImage, capability, key, version);
 }
 
 PrebuiltKernels prebuilt_kernels() {

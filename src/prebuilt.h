@@ -40,4 +40,7 @@ struct PrebuiltKernel {
 PrebuiltKernel find_prebuilt(const PrebuiltImage& image, ComputeCapability capability,
                              KernelKey key, int driver_version);
 
+// The same for a device of this capability, with this driver, as the options in force allow.
+PrebuiltKernel prebuilt_for(ComputeCapability capability, KernelKey key);
+
 }  // namespace graphfeed

@@ -171,6 +171,55 @@ ffi::Array<ffi::Any> prebuilt_kernels_packed() {
   return {architectures, kernels.compiler, static_cast<int64_t>(kernels.minimum_driver)};
 }
 
+ffi::Array<ffi::Any> cuda_driver_packed() {
+  const CudaDriver driver = cuda_driver();
+  ffi::Array<ffi::Any> devices;
+  for (const CudaDevice& device : driver.devices) {
+    devices.push_back(ffi::Array<ffi::Any>{device.name, device.compute_capability_major,
+                                           device.compute_capability_minor, device.architecture,
+                                           device.no_prebuilt});
+  }
+  return {driver.version, driver.minimum_version, driver.problem, devices};
+}
+
+ffi::Array<ffi::Any> runtime_compiler_packed() {
+  const RuntimeCompiler compiler = runtime_compiler();
+  ffi::Array<ffi::String> architectures;
+  for (const std::string& arch : compiler.architectures) architectures.push_back(arch);
+  return {compiler.version, compiler.path, compiler.found_by, architectures, compiler.problem};
+}
+
+ffi::Array<ffi::Any> packed_state(const CacheState& state) {
+  ffi::Array<ffi::Any> entries;
+  for (const CacheEntry& entry : state.entries) {
+    entries.push_back(ffi::Array<ffi::Any>{entry.architecture, entry.path, entry.bytes,
+                                           entry.modified, entry.defect});
+  }
+  return {state.directory, state.exists, state.problem, entries};
+}
+
+// (directory, read_only, read).
+ffi::Array<ffi::Any> cache_state_packed(const Call& call, Packed packed) {
+  call.expect_count(3);
+  return packed_state(cache_state(optional_value<std::string>(packed[0]).value_or(""),
+                                  optional_value<bool>(packed[1]).value_or(false),
+                                  optional_value<bool>(packed[2]).value_or(false)));
+}
+
+// (directory).
+ffi::Array<ffi::Any> clear_cache_packed(const Call& call, Packed packed) {
+  call.expect_count(1);
+  return packed_state(clear_cache(optional_value<std::string>(packed[0]).value_or("")));
+}
+
+// (architecture, directory, kernel).
+bool fill_cache_packed(const Call& call, Packed packed) {
+  call.expect_count(3);
+  return fill_cache(optional_value<std::string>(packed[0]).value_or(""),
+                    optional_value<std::string>(packed[1]).value_or(""),
+                    static_cast<int>(call.integer(2, "kernel")));
+}
+
 }  // namespace
 }  // namespace graphfeed
 
@@ -237,6 +286,12 @@ GRAPHFEED_EXPORT(reset_failures, reset_failures())
 GRAPHFEED_EXPORT(set_log_callback, set_log_callback_packed(call, packed))
 GRAPHFEED_EXPORT(cache_directory, result = cache_directory())
 GRAPHFEED_EXPORT(prebuilt_kernels, result = prebuilt_kernels_packed())
+GRAPHFEED_EXPORT(cuda_driver, result = cuda_driver_packed())
+GRAPHFEED_EXPORT(runtime_compiler, result = runtime_compiler_packed())
+GRAPHFEED_EXPORT(cache_state, result = cache_state_packed(call, packed))
+GRAPHFEED_EXPORT(clear_cache, result = clear_cache_packed(call, packed))
+GRAPHFEED_EXPORT(fill_cache, result = fill_cache_packed(call, packed))
+GRAPHFEED_EXPORT(num_kernels, result = num_kernels())
 GRAPHFEED_EXPORT(kernels_prebuilt, result = kernel_stats().prebuilt)
 GRAPHFEED_EXPORT(kernels_compiled, result = kernel_stats().compiled)
 GRAPHFEED_EXPORT(kernel_disk_hits, result = kernel_stats().disk_hits)

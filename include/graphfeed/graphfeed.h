@@ -2,6 +2,7 @@
 // The whole public C++ API.
 #pragma once
 
+#include "graphfeed/cache.h"
 #include "graphfeed/capture.h"
 #include "graphfeed/copy.h"
 #include "graphfeed/error.h"
@@ -9,5 +10,6 @@
 #include "graphfeed/kernels.h"
 #include "graphfeed/metadata.h"
 #include "graphfeed/plan.h"
+#include "graphfeed/system.h"
 #include "graphfeed/tensor.h"
 #include "graphfeed/version.h"

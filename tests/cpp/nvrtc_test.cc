@@ -27,20 +27,25 @@ std::string reason_of(const std::vector<NvrtcCandidate>& candidates) {
 }
 
 size_t position_of(const std::vector<NvrtcCandidate>& candidates, const std::string& path) {
-  return static_cast<size_t>(
-      std::find(candidates.begin(), candidates.end(), NvrtcCandidate{.path = path}) -
-      candidates.begin());
+  const auto is_it = [&](const NvrtcCandidate& candidate) {
+    return candidate.path == path && !candidate.only_if_loaded;
+  };
+  return static_cast<size_t>(std::find_if(candidates.begin(), candidates.end(), is_it) -
+                             candidates.begin());
 }
 
 TEST(NvrtcCandidates, AreTheExplicitPathAlone) {
   const NvrtcSearch search{.path = "/opt/libnvrtc.so", .hints = {"/site"}, .toolkits = {"/cuda"}};
-  EXPECT_EQ(nvrtc_candidates(search), (std::vector<NvrtcCandidate>{{.path = "/opt/libnvrtc.so"}}));
+  EXPECT_EQ(
+      nvrtc_candidates(search),
+      (std::vector<NvrtcCandidate>{{.path = "/opt/libnvrtc.so", .found_by = "its path, as set"}}));
 }
 
 TEST(NvrtcCandidates, GoFromLoadedOverHintsAndToolkitsToTheLoader) {
   const auto all = nvrtc_candidates({.path = "", .hints = {"/site"}, .toolkits = {"/cuda"}});
-  EXPECT_EQ(all[0], (NvrtcCandidate{.path = "libnvrtc.so.13", .only_if_loaded = true}));
-  EXPECT_EQ(all[1], (NvrtcCandidate{.path = "libnvrtc.so.12", .only_if_loaded = true}));
+  const std::string loaded = "the process, which had it loaded";
+  EXPECT_EQ(all[0], (NvrtcCandidate{"libnvrtc.so.13", true, loaded}));
+  EXPECT_EQ(all[1], (NvrtcCandidate{"libnvrtc.so.12", true, loaded}));
   size_t last = 1;
   for (const char* path :
        {"/site/libnvrtc.so.13", "/site/nvidia/cu13/lib/libnvrtc.so.13",
