@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories of compiled kernels: what lies in one, filling one for another machine, emptying it."""
+"""Directories of compiled kernels: looking at one, filling one for an image, emptying one."""
 
 from __future__ import annotations
 
