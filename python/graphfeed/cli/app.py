@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import graphfeed
-from graphfeed.cli import cache, doctor, warmup
+from graphfeed.cli import cache, doctor, verify, warmup
 from graphfeed.cli.errors import CommandError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("doctor")(doctor.doctor)
+app.command("verify")(verify.verify)
 app.command("warmup")(warmup.warmup)
 app.add_typer(cache.app, name="cache")
 

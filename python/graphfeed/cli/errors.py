@@ -26,6 +26,18 @@ def require(module: str, *, extra: str) -> None:
         raise CommandError(f"needs {module}: pip install 'graphfeed[{extra}]'")
 
 
+def expect_at_least(option: str, value: float | None, least: float) -> None:
+    """Ends the command where a number that was given is too small."""
+    if value is not None and not value >= least:
+        raise CommandError(f"{option}: expected {least:g} or more, got {value:g}")
+
+
+def expect_device(device: str) -> None:
+    """Ends the command where ``--device`` names none."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise CommandError(f"--device: expected auto, cpu or cuda, got {device!r}")
+
+
 @contextlib.contextmanager
 def reported(*kinds: type[Exception]) -> Iterator[None]:
     """Turns exceptions whose text is meant for the user into a line of the command's."""
