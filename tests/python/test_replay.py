@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The replay: the engine's invariants, every refresh against the reference, the command line."""
+"""The replay: the engine's invariants, every refresh against the reference."""
 
 from __future__ import annotations
 
 import dataclasses
-import io
-import json
-import re
 
 import pytest
-from graphfeed.replay import PLACEMENTS, Engine, EngineConfig, Mismatch, Request, run
-from graphfeed.replay.__main__ import main
+from graphfeed.replay import Engine, EngineConfig, Mismatch, Request, run
 from graphfeed.replay.arrays import DeviceError, open_arrays
 from graphfeed.replay.engine import graph_sizes
 from graphfeed.replay.placement import Prepared
-from graphfeed.replay.progress import progress
-from replay_case import ON_CPU, SMALL, corrupted, make_requests
+from replay_case import ON_CPU, SMALL, make_requests
 
 # Engine
 
@@ -106,6 +101,7 @@ def test_engine_truncates_inputs_to_the_context_limit_and_counts_them():
     [
         ({"max_batch": 0}, "max_batch: expected 1 or more, got 0"),
         ({"context": 1}, "context: expected 2 or more tokens, got 1"),
+        ({"draft_backends": 17}, "draft_backends: expected 1 to 16, got 17"),
         ({"page_size": 48}, "page_size: expected a power of two, got 48"),
         ({"step_ms": 0.0}, "step_ms: expected more than 0"),
         ({"context": 640, "num_pages": 10}, "num_pages: one request may need 11 pages, got 10"),
@@ -158,7 +154,12 @@ def test_a_short_replay_has_no_mismatch():
     assert summary.device == "cpu"
     assert summary.mismatches == 0
     assert summary.steps == 50
-    assert steps == list(range(1, 51))
+    assert [step.number for step in steps] == list(range(1, 51))
+    assert {step.placement for step in steps} == {each.name for each in ON_CPU}
+    assert all(1 <= step.batch <= step.bs <= 12 for step in steps)
+    assert all(1 <= step.median <= step.longest <= 1000 for step in steps)
+    assert all(step.refresh_us > 0 for step in steps)
+    assert [step.trace_ms for step in steps] == sorted(step.trace_ms for step in steps)
     assert summary.requests_finished + summary.requests_running <= 30
     assert 1 <= summary.batch.p50 <= summary.batch.p99 <= summary.batch.max <= 12
     assert summary.context.max <= 1000
@@ -181,119 +182,3 @@ def test_run_refuses_no_steps_and_no_requests():
         run(make_requests(1), steps=0)
     with pytest.raises(ValueError, match="requests: expected at least one"):
         run([])
-
-
-# Command line
-
-SHORT = ["--device", "cpu", "--steps", "20", "--context", "2048", "--max-batch", "8"]
-
-
-def test_command_plays_the_excerpt_and_ends_with_mismatches_0(capsys):
-    assert main(SHORT) == 0
-    out, err = capsys.readouterr()
-    assert out.rstrip().splitlines()[-1] == "mismatches 0"
-    assert "steps        20 (20 decode to 3 destinations, 20 target_verify n=4 to 1)" in out
-    lines = out.splitlines()
-    first = next(i for i, line in enumerate(lines) if line.startswith("us a step"))
-    assert [line.split()[0] for line in lines[first + 1 : first + 7]] == [
-        *(each.name for each in ON_CPU),
-        "refreshed",
-    ]
-    percentiles = [lines[first].index(name) + 3 for name in ("p50", "p90", "p99")]
-    for line in lines[first + 1 : first + 6]:
-        assert all(re.search(r" [0-9]+[.][0-9]$", line[:end]) for end in percentiles)
-    assert "replay: step 20 of 20\n" in err
-    assert "\x1b" not in out + err
-    assert "\r" not in out + err
-
-
-def test_command_prints_json(capsys):
-    assert main([*SHORT, "--json", "--draft-tokens", "3"]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert summary["mismatches"] == 0
-    assert summary["steps"] == 20
-    assert summary["draft_tokens"] == 3
-    assert summary["batch"]["max"] <= 8
-    assert [(each["name"], each["steps"]) for each in summary["placements"]] == [
-        ("copies", 4),
-        ("copy", 4),
-        ("plan", 4),
-        ("generate", 4),
-        ("generate-plan", 4),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("options", "names"),
-    [
-        (["--placement", "plan"], ["plan"]),
-        (["--placement", "plan,copies"], ["plan", "copies"]),
-        (["--placement", "plan", "--placement", "copy,plan"], ["plan", "copy"]),
-        (["--placement", "copying"], ["copies", "copy", "plan"]),
-        (["--placement", "generation"], ["generate", "generate-plan"]),
-        (["--placement", "copy,generation,generate"], ["copy", "generate", "generate-plan"]),
-    ],
-    ids=" ".join,
-)
-def test_command_plays_the_placements_asked_for(capsys, options, names):
-    assert main([*SHORT, *options, "--json"]) == 0
-    placements = json.loads(capsys.readouterr().out)["placements"]
-    assert [each["name"] for each in placements] == names
-
-
-@pytest.mark.parametrize("name", ["graph", "generate-graph"])
-def test_command_refuses_a_graph_without_a_gpu_in_a_line(capsys, name):
-    assert main([*SHORT, "--placement", f"copy,{name}"]) == 2
-    out, err = capsys.readouterr()
-    line = f"python -m graphfeed.replay: placement {name}: needs a GPU, and this is cpu"
-    assert (out, err) == ("", f"{line}\n")
-
-
-def test_command_refuses_an_unknown_placement(capsys):
-    with pytest.raises(SystemExit) as raised:
-        main([*SHORT, "--placement", "copy,eager"])
-    assert raised.value.code == 2
-    names = (
-        "copies, copy, plan, graph, generate, generate-plan, generate-graph, copying, generation"
-    )
-    assert f"--placement: expected some of {names}, got 'eager'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("extra", [[], ["--json"]])
-def test_command_exits_1_at_a_mismatch_and_names_it(capsys, monkeypatch, extra):
-    wrong = corrupted(
-        PLACEMENTS["copy"],
-        nth=4,
-        name="draft 2",
-        place=lambda d: (d.metadata.page_table_1, (3, 17)),
-    )
-    monkeypatch.setitem(PLACEMENTS, "copy", wrong)
-    assert main([*SHORT, "--placement", "copy", *extra]) == 1
-    out, err = capsys.readouterr()
-    assert "mismatch: step 4: copy: destination draft 2: page_table_1: row 3, column 17: " in err
-    if extra:
-        mismatch = json.loads(out)["mismatch"]
-        assert (mismatch["placement"], mismatch["field"]) == ("copy", "page_table_1")
-    else:
-        assert "mismatches 0" not in out
-
-
-def test_command_exits_2_at_a_bad_trace_or_size(tmp_path, capsys):
-    path = tmp_path / "bad.csv"
-    path.write_text("arrival_ms,input_tokens,output_tokens\n1,x,3\n")
-    assert main([str(path)]) == 2
-    assert f"{path}:2: input_tokens: expected a number" in capsys.readouterr().err
-    assert main(["--steps", "0"]) == 2
-    assert "--steps: expected 1 or more, got 0" in capsys.readouterr().err
-    assert main(["--context", "1"]) == 2
-    assert "context: expected 2 or more tokens" in capsys.readouterr().err
-
-
-def test_progress_draws_a_bar_on_a_terminal_without_rich(monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with progress(terminal, total=4) as on_step:
-        for done in range(1, 5):
-            on_step(done)
-    assert terminal.getvalue().endswith(f"\rreplay [{'#' * 40}] 4/4\n")

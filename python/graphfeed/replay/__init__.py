@@ -9,12 +9,12 @@ Data goes trace -> engine -> source -> placement -> captured graph -> reference.
 import importlib.util
 
 if importlib.util.find_spec("numpy") is None:
-    raise ImportError("graphfeed.replay needs NumPy: pip install 'graphfeed[replay]'")
+    raise ImportError("graphfeed.replay needs NumPy: pip install 'graphfeed[cli]'")
 
 from graphfeed.replay.engine import Engine, EngineConfig
 from graphfeed.replay.placement import COPYING, GENERATION, KINDS, PLACEMENTS, Kind, Placement
 from graphfeed.replay.reference import Mismatch
-from graphfeed.replay.run import run
+from graphfeed.replay.run import Step, run
 from graphfeed.replay.summary import PlacementTimes, Summary
 from graphfeed.replay.trace import Request, TraceError, read_trace
 
@@ -30,6 +30,7 @@ __all__ = [
     "Placement",
     "PlacementTimes",
     "Request",
+    "Step",
     "Summary",
     "TraceError",
     "read_trace",

@@ -30,6 +30,7 @@ class EngineConfig:
         max_batch: Most requests that run at once.
         context: Most tokens a request may reach; longer inputs are truncated.
         draft_tokens: Draft tokens verified a step (n).
+        draft_backends: Destinations of a decode refresh.
         top_k: Tokens sparse attention selects (K).
         page_size: Tokens a page (P), a power of two.
         num_pages: Pages in the pool, page 0 not counted. 0: half of what ``max_batch`` requests of
@@ -41,6 +42,7 @@ class EngineConfig:
     max_batch: int = 32
     context: int = 32768
     draft_tokens: int = 4
+    draft_backends: int = 3
     top_k: int = 2048
     page_size: int = 64
     num_pages: int = 0
@@ -51,6 +53,8 @@ class EngineConfig:
         for name in ("max_batch", "context", "draft_tokens", "top_k", "page_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected 1 or more, got {getattr(self, name)}")
+        if not 1 <= self.draft_backends <= 16:
+            raise ValueError(f"draft_backends: expected 1 to 16, got {self.draft_backends}")
         if self.page_size & (self.page_size - 1):
             raise ValueError(f"page_size: expected a power of two, got {self.page_size}")
         if self.context < 2:
@@ -181,6 +185,11 @@ class Engine:
         self.free_pages = self._shuffled(config.pool_pages)
         self.free_rows = self._shuffled(config.max_batch)
         self.req_to_token = np.zeros((config.max_batch + 1, config.table_width), dtype=np.int32)
+
+    @property
+    def now_ms(self) -> float:
+        """Trace time of this step."""
+        return self._now_ms
 
     @property
     def num_waiting(self) -> int:

@@ -20,8 +20,6 @@ from graphfeed.replay.placement import GENERATION, Batch, Placement, Prepared
 from graphfeed.replay.reference import Key, Reference
 from graphfeed.replay.source import SourceBuilder
 
-NUM_DRAFT_BACKENDS = 3
-
 
 class ModelGraph:
     """One forward mode's destinations, refreshed by one placement.
@@ -61,7 +59,7 @@ class ModelGraph:
         self.stream = arrays.stream
         self._placement = placement
         self._source = source
-        first = 0 if self.mode is ForwardMode.DECODE else NUM_DRAFT_BACKENDS
+        first = 0 if self.mode is ForwardMode.DECODE else config.draft_backends
         self.destinations = [
             Destination(
                 name,

@@ -15,7 +15,7 @@ from graphfeed import ForwardMode
 from graphfeed.replay.arrays import Arrays, open_arrays
 from graphfeed.replay.engine import BatchState, Engine, EngineConfig
 from graphfeed.replay.kept_state import KeptState
-from graphfeed.replay.model import NUM_DRAFT_BACKENDS, ModelGraph
+from graphfeed.replay.model import ModelGraph
 from graphfeed.replay.placement import COPYING, GENERATION, Kind, Placement, choose
 from graphfeed.replay.reference import Key, Reference
 from graphfeed.replay.source import SourceBuilder
@@ -23,6 +23,31 @@ from graphfeed.replay.summary import PlacementTimes, Summary, spread
 from graphfeed.replay.trace import Request
 
 DEFAULT_STEPS = 2000
+
+
+@dataclass(frozen=True)
+class Step:
+    """What was played at a step.
+
+    Attributes:
+        number: Steps played, this one included.
+        trace_ms: Time in the trace.
+        batch: Running requests.
+        bs: Batch size of the captured graphs, padding included.
+        median: Tokens of the median running request.
+        longest: Tokens of the longest.
+        placement: What refreshed.
+        refresh_us: Host time of its two refreshes.
+    """
+
+    number: int
+    trace_ms: float
+    batch: int
+    bs: int
+    median: float
+    longest: int
+    placement: str
+    refresh_us: float
 
 
 @dataclass
@@ -45,7 +70,7 @@ class _Player:
         decode: SourceBuilder | KeptState,
         verify: SourceBuilder | KeptState,
     ) -> None:
-        drafts = [f"draft {index}" for index in range(NUM_DRAFT_BACKENDS)]
+        drafts = [f"draft {index}" for index in range(config.draft_backends)]
         self.placement = placement
         self._decode = ModelGraph(arrays, config, placement=placement, source=decode, names=drafts)
         self._verify = ModelGraph(
@@ -62,12 +87,14 @@ class _Player:
 
     def play(
         self, state: BatchState, req_to_token: Any, *, reference: Reference, record: _Record
-    ) -> None:
+    ) -> float:
+        """Refreshes and checks; returns the host time of both refreshes in us."""
         self._decode_us.append(self._decode.refresh(state, req_to_token))
         record.num_refreshed += self._decode.check(reference, state)
         self._verify_us.append(self._verify.refresh(state, req_to_token))
         record.num_refreshed += self._verify.check(reference, state)
         record.num_checked += self._decode.num_elements + self._verify.num_elements
+        return self._decode_us[-1] + self._verify_us[-1]
 
     def times(self) -> PlacementTimes | None:
         """None where it played no step."""
@@ -90,7 +117,7 @@ def run(
     steps: int = DEFAULT_STEPS,
     device: str = "auto",
     placements: Sequence[Placement | Kind] | None = None,
-    on_step: Callable[[int], None] | None = None,
+    on_step: Callable[[Step], None] | None = None,
 ) -> Summary:
     """Plays ``requests`` through the engine stand-in, refreshing and checking every step.
 
@@ -103,7 +130,7 @@ def run(
         device: ``auto``, ``cpu`` or ``cuda``.
         placements: What refreshes destinations, of a kind all that the device can do; by default
             both kinds.
-        on_step: Called after each step with the number of steps done.
+        on_step: Called after each step with what was played.
 
     Returns:
         The summary.
@@ -156,7 +183,7 @@ def _play(
     *,
     players: Sequence[_Player],
     steps: int,
-    on_step: Callable[[int], None] | None,
+    on_step: Callable[[Step], None] | None,
 ) -> _Record:
     blocks = {key: each for player in players for key, each in player.blocks.items()}
     reference = Reference(engine.config, blocks)
@@ -169,12 +196,24 @@ def _play(
         arrays.update(req_to_token, engine.req_to_token, writes=engine.writes)
         reference.follow(state)
         player = players[step % len(players)]
-        player.play(state, req_to_token, reference=reference, record=record)
-        record.batch.append(len(state.held))
-        record.context.extend(request.length for request in state.held)
-        engine.finish_step()
+        refresh_us = player.play(state, req_to_token, reference=reference, record=record)
+        lengths = [request.length for request in state.held]
+        record.batch.append(len(lengths))
+        record.context.extend(lengths)
         if on_step is not None:
-            on_step(step + 1)
+            on_step(
+                Step(
+                    number=step + 1,
+                    trace_ms=engine.now_ms,
+                    batch=len(lengths),
+                    bs=state.bs,
+                    median=float(np.median(lengths)),
+                    longest=max(lengths),
+                    placement=player.placement.name,
+                    refresh_us=refresh_us,
+                )
+            )
+        engine.finish_step()
     return record
 
 
@@ -190,7 +229,7 @@ def _summarise(
     return Summary(
         device=arrays.label,
         steps=len(record.batch),
-        decode_destinations=NUM_DRAFT_BACKENDS,
+        decode_destinations=engine.config.draft_backends,
         verify_destinations=1,
         draft_tokens=engine.config.draft_tokens,
         requests=requests,
