@@ -10,59 +10,16 @@ read.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphfeed.bench.records import LABELS, THEIRS_OVER_OURS, UnreadableError, read_records
+
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- measured:begin -->", "<!-- measured:end -->"
 EMPTY = "No record yet: `benchmarks/run` makes them on a GPU."
-
-# In the order of the table. A budget that is not here follows under its own name.
-LABELS = {
-    "host/dropin/single": "drop-in, 1 destination: host time a call",
-    "host/dropin/multi": "drop-in, 3 destinations: host time a call",
-    "host/plan/cpp": "plan, from C++: host time a run",
-    "host/plan/python_copy": "plan, from Python, 3 destinations: host time a run",
-    "host/node/repointed": "node in a graph, from C++: host time to re-point it",
-    "step/in_graph": "node in a model's graph, from C++, 3 destinations: time added to a step",
-    "device/copy/small": "small batch: device time",
-    "device/copy/large": "large table: device time",
-    "device/copy/live": "live bound: device time",
-    "device/generate/decode": "generation, decode: device time",
-    "device/generate/verify": "generation, verify: device time",
-    "device/generate/worst_cell": "generation, the worst of all cells: device time",
-    "host/plan/python_generate": "generation, plan from Python: host time a run",
-    "first_call/empty": "first call, empty cache",
-    "first_call/disk": "first call, kernel on disk",
-    "first_call/prebuilt": "first call, kernel prebuilt",
-}
-# The record's ratio is the peer's time over ours.
-_THEIRS_OVER_OURS = ("device/copy/large",)
-
-
-class UnreadableError(Exception):
-    """A record, or the README, is not what this program can use."""
-
-
-def read_records(folder: Path) -> list[dict[str, Any]]:
-    """The records of a folder, by file name.
-
-    Raises:
-        UnreadableError: A file is not a record.
-    """
-    records = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            if missing := {"device", "commit", "command", "date", "rows"} - record.keys():
-                raise ValueError(f"it has no {', '.join(sorted(missing))}")
-        except (ValueError, AttributeError) as error:
-            raise UnreadableError(f"{path} is not a record: {error}") from error
-        records.append(record)
-    return records
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
@@ -100,7 +57,7 @@ def _peer(row: dict[str, Any]) -> str:
 def _ratio(row: dict[str, Any]) -> str:
     if row["ratio"] is None:
         return ""
-    inverted = " (theirs / ours)" if row["budget"] in _THEIRS_OVER_OURS else ""
+    inverted = " (theirs / ours)" if row["budget"] in THEIRS_OVER_OURS else ""
     return f"{row['ratio']:.3f}{inverted}"
 
 

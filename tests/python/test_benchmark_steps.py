@@ -14,8 +14,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks import cells, groups, report, timing
-from benchmarks.timing import HostCall, Step, StepTimes
+from graphfeed.bench import cells, groups, report, timing
+from graphfeed.bench.timing import HostCall, Step, StepTimes
 
 (LIMIT,) = (limit for limit in report.LIMITS if limit.budget == "step/in_graph")
 
@@ -73,7 +73,7 @@ def test_steps_take_turns_in_an_order_that_changes():
 @pytest.fixture
 def step():
     pytest.importorskip("torch")
-    from benchmarks import step
+    from graphfeed.bench import step
 
     return step
 
@@ -142,7 +142,7 @@ def step_benchmark(step, folder):
 
 
 def test_rows_of_steps_in_cpp_are_held_where_their_limit_requires(step, tmp_path):
-    from benchmarks import host_copy
+    from graphfeed.bench import host_copy
 
     step_benchmark(step, tmp_path)
     context = groups.Context(None, 0, False, tmp_path)
@@ -163,7 +163,7 @@ def test_rows_of_steps_in_cpp_are_held_where_their_limit_requires(step, tmp_path
 
 
 def test_the_limit_is_missed_where_the_program_of_steps_is_not_built(step, tmp_path):
-    from benchmarks import host_copy
+    from graphfeed.bench import host_copy
 
     context = groups.Context(None, 0, True, tmp_path)
     rows = step.cpp_rows(host_copy.cpp_lines(context, "step_benchmark"))
@@ -192,8 +192,7 @@ class OnCpu(groups.Context):
 def context(step, monkeypatch, tmp_path):
     """Steps on CPU tensors: a capture is the call, and its node that of the plan."""
     import torch
-
-    from benchmarks import calls, cases, peers, stand_in
+    from graphfeed.bench import calls, cases, peers, stand_in
 
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
@@ -232,7 +231,7 @@ def test_steps_of_every_variant_are_right_and_meet_what_their_limit_requires(ste
 
 
 def test_a_step_that_leaves_the_old_source_is_not_timed(step, context, monkeypatch):
-    from benchmarks import calls
+    from graphfeed.bench import calls
 
     plan = calls.plan
 
@@ -247,7 +246,7 @@ def test_a_step_that_leaves_the_old_source_is_not_timed(step, context, monkeypat
 
 
 def test_a_step_that_writes_elsewhere_is_not_timed(step, context, monkeypatch):
-    from benchmarks import cases
+    from graphfeed.bench import cases
 
     copy = cases.eager_copy
 

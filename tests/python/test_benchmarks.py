@@ -13,9 +13,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import cells, groups, report, timing  # noqa: E402
-from benchmarks.cells import Cell  # noqa: E402
-from benchmarks.report import Limit, Row  # noqa: E402
+from graphfeed.bench import cells, groups, report, timing  # noqa: E402
+from graphfeed.bench.cells import Cell  # noqa: E402
+from graphfeed.bench.report import Limit, Row  # noqa: E402
 
 RUN = ROOT / "benchmarks" / "run"
 LIMITS = (
@@ -194,7 +194,7 @@ done
 
 def test_rows_of_plans_in_cpp_are_those_that_their_limit_requires(tmp_path):
     pytest.importorskip("torch")
-    from benchmarks import host_copy, host_plan
+    from graphfeed.bench import host_copy, host_plan
 
     program = tmp_path / "launch_benchmark"
     program.write_text(LAUNCH_BENCHMARK)
@@ -214,7 +214,7 @@ def test_rows_of_plans_in_cpp_are_those_that_their_limit_requires(tmp_path):
 
 def test_rows_of_nodes_in_cpp_are_those_that_their_limit_requires(tmp_path):
     pytest.importorskip("torch")
-    from benchmarks import host_copy, host_node, host_plan
+    from graphfeed.bench import host_copy, host_node, host_plan
 
     program = tmp_path / "launch_benchmark"
     program.write_text(LAUNCH_BENCHMARK)
@@ -230,7 +230,7 @@ def test_rows_of_nodes_in_cpp_are_those_that_their_limit_requires(tmp_path):
 
 def test_the_python_plan_is_held_for_three_destinations_only():
     pytest.importorskip("torch")
-    from benchmarks import host_plan
+    from graphfeed.bench import host_plan
 
     (limit,) = (limit for limit in report.LIMITS if limit.budget == "host/plan/python_copy")
     names = (host_plan.OURS, host_plan.OURS_FROM, host_plan.OURS_ALTERNATING)
@@ -247,7 +247,7 @@ def test_the_python_plan_is_held_for_three_destinations_only():
 
 def test_no_rows_of_plans_in_cpp_where_the_program_is_not_built(tmp_path):
     pytest.importorskip("torch")
-    from benchmarks import host_copy, host_plan
+    from graphfeed.bench import host_copy, host_plan
 
     times = host_copy.cpp_times(groups.Context(None, 0, True, tmp_path))
     assert host_plan.cpp_rows(times, host_plan.CPP_BUDGETS) == []

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import graphfeed
-from graphfeed.cli import cache, doctor, replay, verify, warmup
+from graphfeed.cli import bench, cache, doctor, replay, verify, warmup
 from graphfeed.cli.errors import CommandError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.command("doctor")(doctor.doctor)
 app.command("verify")(verify.verify)
 app.command("replay")(replay.replay)
+app.command("bench")(bench.bench)
 app.command("warmup")(warmup.warmup)
 app.add_typer(cache.app, name="cache")
 

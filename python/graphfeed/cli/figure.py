@@ -62,5 +62,6 @@ def svg_of(figure: Figure) -> str:
 
 
 def _metadata(suffix: str) -> dict[str, None] | None:
-    """No date: two plots of the same figures are one file."""
-    return {"Date": None} if suffix.lower() == ".svg" else None
+    """None in SVG, least of all the date: two plots of the same figures are one file."""
+    names = ("Creator", "Date", "Format", "Type")
+    return dict.fromkeys(names) if suffix.lower() == ".svg" else None

@@ -14,6 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+_ACROSS = "\ue000"  # no text has it: marks where a heading comes
+
 
 def print_json(value: Any) -> None:
     """Prints one JSON document."""
@@ -21,13 +23,13 @@ def print_json(value: Any) -> None:
 
 
 def print_table(
-    columns: dict[str, str], rows: list[tuple[str | Text, ...]], *, headed: bool = True
+    columns: dict[str, str], rows: list[tuple[str | Text, ...] | str], *, headed: bool = True
 ) -> None:
     """Prints a table within the terminal's width; text that is too long goes on in its column.
 
     Args:
         columns: Headings, each with how its text is aligned: ``left`` or ``right``.
-        rows: Texts, taken as they are.
+        rows: Texts, taken as they are; a text alone is a heading across all columns.
         headed: Print the headings.
     """
     table = Table(
@@ -39,13 +41,16 @@ def print_table(
     )
     for heading, side in columns.items():
         table.add_column(heading, justify=side, overflow="fold", no_wrap=side == "right")
-    for row in rows:
-        table.add_row(*row)
+    across = {f"{_ACROSS}{i}": row for i, row in enumerate(rows) if isinstance(row, str)}
+    for i, row in enumerate(rows):
+        cells = (f"{_ACROSS}{i}",) if isinstance(row, str) else row
+        table.add_row(*cells)
     # As text first: the spaces that fill up the last column are of no use to anyone.
     console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
-    print("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
+    lines = (line.rstrip() for line in captured.get().rstrip("\n").split("\n"))
+    print("\n".join(f"\n{across[line]}" if line in across else line for line in lines))
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarks.cells import Cell
+from graphfeed.bench.cells import Cell
 
 SENTINEL = -7
 # Fields start where torch's allocator would put them: 512-byte aligned.

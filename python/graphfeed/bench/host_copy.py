@@ -5,17 +5,18 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks import calls, cases, cells, peers, report
-from benchmarks.cells import Cell
-from benchmarks.groups import Context
-from benchmarks.report import Row
-from benchmarks.timing import HostCall, HostTime, host_times, in_turn
+from graphfeed.bench import calls, cases, cells, peers, report
+from graphfeed.bench.cells import Cell
+from graphfeed.bench.groups import Context
+from graphfeed.bench.report import Row
+from graphfeed.bench.timing import HostCall, HostTime, host_times, in_turn
 
 OURS = "graphfeed"
 EMPTY_LAUNCH = "empty kernel launch"
@@ -135,9 +136,11 @@ def cpp_times(context: Context) -> dict[str, HostTime]:
 
 def cpp_lines(context: Context, name: str, *options: str) -> list[dict[str, Any]]:
     """The objects that a C++ benchmark prints, a line each; none where it is not built."""
+    if context.bin_dir is None:
+        return []
     program = context.bin_dir / name
     if not program.exists():
-        print(f"{program} is not built: no C++ rows")
+        print(f"{program} is not built: no C++ rows", file=sys.stderr)
         return []
     result = subprocess.run([program, *options], check=True, stdout=subprocess.PIPE, text=True)
     return [json.loads(line) for line in result.stdout.splitlines()]

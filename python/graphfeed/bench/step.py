@@ -22,11 +22,11 @@ from typing import Any
 
 import torch
 
-from benchmarks import calls, cases, cells, host_copy, peers, report, stand_in
-from benchmarks.cells import Cell
-from benchmarks.groups import Context
-from benchmarks.report import Row
-from benchmarks.timing import Step, StepTimes, in_turn, median, percentile, step_times
+from graphfeed.bench import calls, cases, cells, host_copy, peers, report, stand_in
+from graphfeed.bench.cells import Cell
+from graphfeed.bench.groups import Context
+from graphfeed.bench.report import Row
+from graphfeed.bench.timing import Step, StepTimes, in_turn, median, percentile, step_times
 
 ALONE = "graph alone"
 DROPIN = "drop-in"

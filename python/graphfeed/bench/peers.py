@@ -14,8 +14,8 @@ from types import ModuleType
 
 import torch
 
-from benchmarks import cases
-from benchmarks.cells import VERIFY, Cell
+from graphfeed.bench import cases
+from graphfeed.bench.cells import VERIFY, Cell
 
 SEPARATE = "separate copies"
 # Where SGLang's releases keep the module, newest first.

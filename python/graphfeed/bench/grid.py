@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from benchmarks import cells
-from benchmarks.device_copy import copy_rows
-from benchmarks.groups import Context
-from benchmarks.host_copy import dropin_rows
-from benchmarks.report import Row
+from graphfeed.bench import cells
+from graphfeed.bench.device_copy import copy_rows
+from graphfeed.bench.groups import Context
+from graphfeed.bench.host_copy import dropin_rows
+from graphfeed.bench.report import Row
 
 
 def grid(context: Context) -> list[Row]:

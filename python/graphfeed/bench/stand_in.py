@@ -5,6 +5,7 @@ refreshed lengths, so that a replay's result tells whether the refresh came befo
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
 from subprocess import SubprocessError
@@ -65,12 +66,13 @@ class StandIn:
         if torch.cuda.get_device_capability()[0] < 9:
             return None
         try:
-            from benchmarks import early_start
+            from graphfeed.bench import early_start
 
             for early in (False, True):
                 early_start.add_one(self._start, self.hidden, early=early)
         except (ImportError, KeyError, RuntimeError, OSError, SubprocessError) as error:
-            print(f"no kernel of Triton's that starts early: {type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            print(f"no kernel of Triton's that starts early: {why}", file=sys.stderr)
             return None
         return partial(early_start.add_one, self._start, self.hidden)
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import cache, partial
 from types import ModuleType
 
-import graphfeed
-import graphfeed.sglang
 import torch
 
-from benchmarks import host_copy, peers, report
-from benchmarks.groups import Context
-from benchmarks.report import Row
-from benchmarks.timing import HostCall, capture, device_times
+import graphfeed
+import graphfeed.sglang
+from graphfeed.bench import host_copy, peers, report
+from graphfeed.bench.groups import Context
+from graphfeed.bench.report import Row
+from graphfeed.bench.timing import HostCall, capture, device_times
 
 _TOPK = 2048
 _PAGE = 64

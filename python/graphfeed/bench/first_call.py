@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of the first copy of a fresh process: cache empty, cache filled, kernels prebuilt.
 
-Each measurement is a process of its own: `python -m benchmarks.first_call SIDE` initialises torch
-and the CUDA context, imports SIDE, makes the tensors, and times the first call to its completion.
+Each measurement is a process of its own: `python -m graphfeed.bench.first_call SIDE` initialises
+torch and the CUDA context, imports SIDE, makes the tensors, and times the first call to its
+completion.
 """
 
 from __future__ import annotations
@@ -14,14 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from benchmarks import cells, report
-from benchmarks.groups import Context
-from benchmarks.report import FIRST_CALL_CASE, Row
-from benchmarks.timing import median
+from graphfeed.bench import cells, report
+from graphfeed.bench.groups import Context
+from graphfeed.bench.report import FIRST_CALL_CASE, Row
+from graphfeed.bench.timing import median
 
-_ROOT = Path(__file__).resolve().parent.parent
 _CELL = cells.Cell(32, 4096, 3)
 _CACHE_VARIABLE = {"graphfeed": "GRAPHFEED_CACHE_DIR", "sglang": "SGLANG_JIT_CACHE_DIR"}
 
@@ -32,8 +31,7 @@ def first_calls(context: Context) -> list[Row]:
     The last is absent where the build holds no kernels.
     """
     import graphfeed
-
-    from benchmarks import peers
+    from graphfeed.bench import peers
 
     repetitions = 1 if context.quick else 3
     empty, disk = _empty_and_filled("graphfeed", repetitions)
@@ -65,7 +63,7 @@ def _prebuilt(repetitions: int) -> float:
 
 
 def _run_process(side: str, cache: str, *, prebuilt: bool = False) -> float:
-    path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+    path = os.pathsep.join(filter(None, sys.path))
     # CUDA_CACHE_DISABLE: the compiler's own cache on disk would answer instead of it.
     environment = os.environ | {
         _CACHE_VARIABLE[side]: cache,
@@ -73,16 +71,16 @@ def _run_process(side: str, cache: str, *, prebuilt: bool = False) -> float:
         "PYTHONPATH": path,
         "CUDA_CACHE_DISABLE": "1",
     }
-    command = [sys.executable, "-m", "benchmarks.first_call", side]
+    command = [sys.executable, "-m", "graphfeed.bench.first_call", side]
     result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(result.stdout.splitlines()[-1])["ms"]
 
 
 def _call_of(side: str) -> Callable[..., Callable[[], object]]:
-    from benchmarks import peers
+    from graphfeed.bench import peers
 
     if side == "graphfeed":
-        from benchmarks import calls
+        from graphfeed.bench import calls
 
         return calls.native
     peer = peers.sglang()
@@ -95,7 +93,7 @@ def main(side: str) -> None:
     """Prints {"ms": ...}, the time of this process' first call."""
     import torch
 
-    from benchmarks import cases
+    from graphfeed.bench import cases
 
     torch.cuda.init()
     sets = cases.Sets(_CELL, 1, "cuda")

@@ -9,11 +9,11 @@ from functools import partial
 
 import torch
 
-from benchmarks import calls, cases, cells, peers, report
-from benchmarks.cells import Cell
-from benchmarks.groups import Context
-from benchmarks.report import Row
-from benchmarks.timing import CapturedCalls, capture, device_times
+from graphfeed.bench import calls, cases, cells, peers, report
+from graphfeed.bench.cells import Cell
+from graphfeed.bench.groups import Context
+from graphfeed.bench.report import Row
+from graphfeed.bench.timing import CapturedCalls, capture, device_times
 
 OURS = "graphfeed"
 Calls = Sequence[Callable[[], object]]

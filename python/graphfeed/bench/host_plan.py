@@ -8,11 +8,11 @@ from functools import partial
 
 import torch
 
-from benchmarks import calls, cases, cells, host_copy, peers, report
-from benchmarks.cells import Cell
-from benchmarks.groups import Context
-from benchmarks.report import Row
-from benchmarks.timing import HostCall, HostTime, in_turn
+from graphfeed.bench import calls, cases, cells, host_copy, peers, report
+from graphfeed.bench.cells import Cell
+from graphfeed.bench.groups import Context
+from graphfeed.bench.report import Row
+from graphfeed.bench.timing import HostCall, HostTime, in_turn
 
 OURS = "Plan.run()"
 OURS_FROM = "Plan.run(source)"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.report import Row
+from graphfeed.bench.report import Row
 
 
 @dataclass(frozen=True)
@@ -18,16 +18,16 @@ class Context:
     """Where and how thoroughly to measure.
 
     Attributes:
-        stream: A torch stream other than the default one; everything runs on it.
+        stream: A torch stream other than the default one, which everything runs on; None on a CPU.
         l2_bytes: Size of the device's L2 cache.
         quick: Fewer repetitions and only the cases that a limit requires.
-        bin_dir: Folder of the C++ benchmark programs.
+        bin_dir: Folder of the C++ benchmark programs; None: without their rows.
     """
 
     stream: Any
     l2_bytes: int
     quick: bool
-    bin_dir: Path
+    bin_dir: Path | None
 
     @property
     def batches(self) -> int:
@@ -61,7 +61,7 @@ class Group:
         return self.name.replace("/", "_") + ".json"
 
     def measure(self, context: Context) -> list[Row]:
-        module = importlib.import_module(f"benchmarks.{self.module}")
+        module = importlib.import_module(f"graphfeed.bench.{self.module}")
         return getattr(module, self.function)(context)
 
 
@@ -95,8 +95,14 @@ GROUPS = (
 )
 
 
-def select(pattern: str | None, *, quick: bool) -> Sequence[Group]:
+# What a machine without a GPU measures.
+CPU_GROUPS = (Group("cpu/copy", "cpu", "copy"), Group("cpu/generate", "cpu", "generate"))
+
+
+def select(
+    pattern: str | None, *, quick: bool, groups: Sequence[Group] = GROUPS
+) -> Sequence[Group]:
     """The groups whose name the regular expression finds; all (that quick allows) without one."""
     if pattern is not None:
-        return [group for group in GROUPS if re.search(pattern, group.name)]
-    return [group for group in GROUPS if group.in_quick or not quick]
+        return [group for group in groups if re.search(pattern, group.name)]
+    return [group for group in groups if group.in_quick or not quick]

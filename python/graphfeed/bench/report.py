@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks import cells
+from graphfeed.bench import cells
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from functools import partial
 
 import graphfeed
 import graphfeed.sglang
-
-from benchmarks import peers
-from benchmarks.cases import Fields
-from benchmarks.cells import Cell
+from graphfeed.bench import peers
+from graphfeed.bench.cases import Fields
+from graphfeed.bench.cells import Cell
 
 
 def metadata(fields: Fields) -> graphfeed.Metadata:

@@ -9,11 +9,11 @@ from functools import partial
 
 import torch
 
-from benchmarks import calls, cases, cells, host_copy, host_plan, stand_in
-from benchmarks.cells import Cell
-from benchmarks.groups import Context
-from benchmarks.report import Row
-from benchmarks.timing import HostCall, in_turn
+from graphfeed.bench import calls, cases, cells, host_copy, host_plan, stand_in
+from graphfeed.bench.cells import Cell
+from graphfeed.bench.groups import Context
+from graphfeed.bench.report import Row
+from graphfeed.bench.timing import HostCall, in_turn
 
 CPP_BUDGETS = {"GraphNode::repoint": "host/node/repointed"}
 
