@@ -13,7 +13,7 @@ import typer
 
 import graphfeed
 from graphfeed.cli import bench, cache, doctor, replay, verify, warmup
-from graphfeed.cli.errors import CommandError
+from graphfeed.cli.errors import CommandError, one_line
 
 app = typer.Typer(
     name="graphfeed",
@@ -65,7 +65,8 @@ def run(arguments: Sequence[str]) -> int:
         return 1
     except OSError as error:
         sys.stdout = io.StringIO()  # what the old one holds would be written again at exit
-        return _say(f"{name}: the output: {error.strerror}", 2)
+        what = one_line(error) if error.filename else f"the output: {error.strerror}"
+        return _say(f"{name}: {what}", 2)
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 import graphfeed
-from graphfeed.cli.errors import CommandError, expect_device, reported, require
+from graphfeed.cli.errors import CommandError, expect_device, one_line, reported, require
 from graphfeed.cli.figure import expect_plot, expect_writable, save_figure
 from graphfeed.cli.options import Device, Json
 from graphfeed.cli.terminal import print_json, print_table, progress
@@ -160,9 +160,13 @@ def _context(quick: bool, is_cuda: bool) -> "Context":
     if not is_cuda:
         print("no GPU is used: this is the CPU path beside NumPy", file=sys.stderr)
         return measure.make_cpu_context(quick=quick)
-    return measure.make_context(
-        quick=quick, bin_dir=None, say=lambda line: print(line, file=sys.stderr)
-    )
+    try:
+        return measure.make_context(
+            quick=quick, bin_dir=None, say=lambda line: print(line, file=sys.stderr)
+        )
+    except Exception as error:  # SGLang's import and compile may raise anything
+        kind = type(error).__name__
+        raise CommandError(f"SGLang's kernels: {kind}: {one_line(error)}", status=1) from error
 
 
 def _compare(records: list[Record]) -> "list[Comparison]":

@@ -2,7 +2,6 @@
 """``graphfeed replay``: plays a request trace, refreshes and checks metadata at every step."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -104,7 +103,7 @@ def replay(
         name = (trace or EXCERPT).name
         save_figure(draw_replay(played, title=f"{name}, {summary.device}"), plot)
     if as_json:
-        print(json.dumps(dataclasses.asdict(summary)))
+        print_json(dataclasses.asdict(summary))
     else:
         from graphfeed.replay.summary import describe
 

@@ -67,11 +67,11 @@ def progress(label: str, *, unit: str) -> Iterator[Callable[[int, int], None]]:
     if not stream.isatty():
         yield lambda done, total: _line(label, done, total=total, unit=unit)
         return
-    amount = f"{{task.completed:.0f}} of {{task.total:.0f}} {unit}s"
+    amount = f"{unit} {{task.completed:.0f}} of {{task.total:.0f}}"
     columns = (TextColumn(label), BarColumn(), TextColumn(amount), TimeElapsedColumn())
     with Progress(*columns, console=Console(file=stream), transient=True) as bars:
-        task = bars.add_task(label, total=1)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+        task = bars.add_task(label, total=1, visible=False)
+        yield lambda done, total: bars.update(task, completed=done, total=total, visible=True)
 
 
 def _line(label: str, done: int, *, total: int, unit: str) -> None:
