@@ -49,6 +49,7 @@ def test_a_case_has_all_the_peers_it_was_measured_beside():
         row(budget="device/copy/small"),
         row(case="device: bs 1", peer="separate copies", peer_value=90.0),
         row(case="device: bs 1", value=6.0, peer="of another run", peer_value=1.0),
+        row(case="device: bs 128", peer="of another case", peer_value=1.0),
     ]
     (one,) = compare(rows)
     assert (one.label, one.quantity, one.case) == ("small batch", "device time", "bs 1")
@@ -182,7 +183,7 @@ class Page(html.parser.HTMLParser):
 def test_a_report_is_one_whole_page_that_loads_nothing(command, tmp_path, records):
     pytest.importorskip("matplotlib")
     path = tmp_path / "report.html"
-    folder = records(vars(row(case="bs <1>", budget="device/copy/small")))
+    folder = records(vars(row(case="bs <i>", budget="device/copy/small")))
     assert command("bench", "--from", folder, "--html", path).status == 0
     text = path.read_text(encoding="utf-8")
     page = Page()
@@ -192,7 +193,7 @@ def test_a_report_is_one_whole_page_that_loads_nothing(command, tmp_path, record
     assert [each for each in page.loads if not each.startswith("#")] == []
     assert re.search(r"@import|url\((?!#)", text) is None
     assert text.count("<svg") == text.count("<table>") == 1
-    for shown in ("bs <1>", "small batch: device time", "GPU X", "a <b>", "ratio <= 0.45, missed"):
+    for shown in ("bs <i>", "small batch: device time", "GPU X", "a <b>", "ratio <= 0.45, missed"):
         assert shown in page.text
     assert "0.500" in page.text
 
