@@ -38,7 +38,7 @@ GraphNode* call_plan_node(const Arguments& arguments);
 // (address of a node, source's fields in schema order): GraphNode::repoint.
 void call_node_repoint(const Arguments& arguments);
 
-// The published argument lists in the published order; python/graphfeed/sglang.py names them.
+// The published argument lists in the published order; python/graphfeed/sglang/ names them.
 void call_fused_metadata_copy(const Arguments& arguments);
 void call_fused_metadata_copy_multi(const Arguments& arguments);
 

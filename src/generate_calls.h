@@ -27,7 +27,7 @@ void call_plan_check_generated(const Arguments& arguments);
 void call_node_repoint_batch(const Arguments& arguments);
 
 // The published argument lists in the published order, with index_kpool behind;
-// python/graphfeed/sglang.py names them.
+// python/graphfeed/sglang/ names them.
 void call_fused_dsa_decode(const Arguments& arguments);
 void call_fused_dsa_target_verify(const Arguments& arguments);
 void call_fused_dsa_draft_extend(const Arguments& arguments);

@@ -53,14 +53,15 @@ def torch():
 @pytest.fixture
 def in_place_only(torch, monkeypatch):
     """Fails a call whose tensors go through TVM FFI, and one that leaves an exception behind."""
-    from graphfeed import _copy, sglang
+    from graphfeed import _copy
+    from graphfeed.sglang import _forward
     from in_place import is_error_pending
 
     def refuse(*args):
         raise AssertionError("not read in place")
 
     monkeypatch.setattr(_copy, "_copy", refuse)
-    monkeypatch.setattr(sglang, "call_through_tvm_ffi", refuse)
+    monkeypatch.setattr(_forward, "call_through_tvm_ffi", refuse)
     yield
     assert not is_error_pending()
 

@@ -121,7 +121,7 @@ def test_signature_is_the_published_one(function, names):
         assert parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
         assert parameter.default is inspect.Parameter.empty
     assert function.__doc__
-    assert function.__module__ == "graphfeed.sglang"
+    assert function.__module__.startswith("graphfeed.sglang.")
 
 
 @EACH_MODE

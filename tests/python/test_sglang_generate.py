@@ -216,3 +216,15 @@ def test_read_only_arrays_are_refused_as_outputs_alone():
     case.destinations[0].tensors["cache_seqlens"].flags.writeable = False
     with pytest.raises(ValueError, match="cache_seqlens: is read-only"):
         sglang.fused_dsa_decode_metadata(**named(case))
+
+
+@EACH_MODE
+def test_the_page_size_has_its_older_keyword_too(mode):
+    case = case_of(mode, **extended(mode))
+    arguments = named(case)
+    older = {**arguments, "real_page_size": arguments.pop("physical_page_size")}
+    del older["physical_page_size"]
+    FUNCTIONS[mode](**older)
+    case.assert_equals_eager()
+    with pytest.raises(TypeError, match="physical_page_size is given twice, as real_page_size too"):
+        FUNCTIONS[mode](**older, physical_page_size=64)
