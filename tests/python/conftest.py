@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -111,3 +112,38 @@ def clean_python(tmp_path):
 
     run.home, run.work = home, work
     return run
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A folder on sys.path for a package sglang; what was imported of another comes back after."""
+    from graphfeed import sglang
+
+    def forget():
+        return {
+            name: sys.modules.pop(name)
+            for name in list(sys.modules)
+            if name.partition(".")[0] == "sglang"
+        }
+
+    before = forget()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield tmp_path
+    sglang.uninstall()
+    forget()
+    sys.modules.update(before)
+
+
+@pytest.fixture
+def write(tree):
+    """Writes a release's package, with some modules changed; returns its modules."""
+    from sglang_tree import RELEASES, write_tree
+
+    def write(release, changed=None):
+        modules = {**RELEASES[release], **(changed or {})}
+        write_tree(tree, release, modules)
+        importlib.invalidate_caches()
+        return modules
+
+    return write
