@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-import importlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -33,6 +33,13 @@ def reason_without_torch():
     return None
 
 
+@functools.cache
+def reason_without_sglang():
+    if importlib.util.find_spec("sglang") is None:
+        return "needs sglang, which is not installed"
+    return None
+
+
 def pytest_collection_modifyitems(items):
     for item in items:
         reason = None
@@ -40,6 +47,8 @@ def pytest_collection_modifyitems(items):
             reason = reason_without_gpu()
         elif "torch" in item.fixturenames:
             reason = reason_without_torch()
+        if reason is None and "release" in item.fixturenames:
+            reason = reason_without_sglang()
         if reason is not None:
             reason = f"{item.name.partition('[')[0]}: {reason}"
             item.add_marker(pytest.mark.skip(reason=reason))
@@ -147,3 +156,22 @@ def write(tree):
         return modules
 
     return write
+
+
+@pytest.fixture
+def release():
+    """SGLang's own functions in the installed release, by module and name; not switched after."""
+    from graphfeed import sglang
+    from sglang_tree import RELEASES, names_of
+
+    sglang.uninstall()
+    published = {}
+    for name in {name for modules in RELEASES.values() for name in names_of(modules)}:
+        module, _, function = name.rpartition(".")
+        try:
+            published[name] = getattr(importlib.import_module(module), function)
+        except ModuleNotFoundError as error:
+            if error.name is None or not module.startswith(error.name):
+                raise
+    yield published
+    sglang.uninstall()

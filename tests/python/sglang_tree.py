@@ -57,6 +57,10 @@ RELEASES = {
     "0.5.13": {JIT: COPIES},
     "0.5.15": {JIT: COPIES, TRITON_OPS: _generations("real_page_size")},
     "0.5.16": {JIT: COPIES, OPS + "dsa_metadata": _generations("real_page_size")},
+    "0.5.17": {
+        OPS + "fused_metadata_copy": COPIES,
+        OPS + "dsa_metadata": _generations("real_page_size"),
+    },
     "0.5.20": {
         OPS + "fused_metadata_copy": COPIES,
         OPS + "dsa_metadata": _generations("real_page_size"),
