@@ -11,7 +11,7 @@ import inspect
 
 import numpy as np
 import pytest
-from buffers import DENSE, FIELDS, SENTINEL, Case, Device, Layout, Sizes, assert_same_memory
+from buffers import DENSE, FIELDS, SENTINEL, SLICED, Case, Device, Layout, Sizes, assert_same_memory
 from eager_copy import DECODE, DRAFT_EXTEND, TARGET_VERIFY
 from generate_case import TABLES
 from graphfeed import sglang
@@ -104,7 +104,7 @@ def test_a_copy_to_three_is_the_same(both, release, place, layout, absent):
     switched.assert_equals_eager()
 
 
-def generation(place, mode, *, fields=(), extend=None, **arguments):
+def generation(place, mode, *, fields=(), extend=None, layout=SLICED, **arguments):
     """A case, and what makes its arguments for a function; page_size and pool among them."""
     chosen = fields or [name for name in OUTPUTS if mode != DECODE or name != "seqlens_expanded"]
     extended = {}
@@ -116,7 +116,7 @@ def generation(place, mode, *, fields=(), extend=None, **arguments):
     def make():
         return case_of(
             mode, chosen, seq_lens=LENGTHS, place=place, arguments=arguments, **extended,
-            dtype=np.int64, ctx_blocks=True,
+            layouts=(layout,), dtype=np.int64, ctx_blocks=True,
         )  # fmt: skip
 
     def arguments_of(case, function):
@@ -175,7 +175,8 @@ def test_a_generation_is_the_same(both, release, place, mode, arguments):
 def test_a_verification_with_context_lengths_is_the_same(both, release, place):
     fields = [*OUTPUTS, "paged_mqa_ctx_lens_2d"]
     for name in of(release, "fused_dsa_target_verify_metadata"):
-        published, switched = both(name, *generation(place, TARGET_VERIFY, fields=fields))
+        made = generation(place, TARGET_VERIFY, fields=fields, layout=DENSE)
+        published, switched = both(name, *made)
         assert_same_live(switched, published)
 
 
