@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items):
             reason = reason_without_gpu()
         elif "torch" in item.fixturenames:
             reason = reason_without_torch()
-        if reason is None and "release" in item.fixturenames:
+        if reason is None and "installed_release" in item.fixturenames:
             reason = reason_without_sglang()
         if reason is not None:
             reason = f"{item.name.partition('[')[0]}: {reason}"
@@ -159,7 +159,7 @@ def write(tree):
 
 
 @pytest.fixture
-def release():
+def installed_release():
     """SGLang's own functions in the installed release, by module and name; not switched after."""
     from graphfeed import sglang
     from sglang_tree import RELEASES, names_of

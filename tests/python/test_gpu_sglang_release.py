@@ -34,7 +34,7 @@ def place(torch, warm_kernels):
 
 
 @pytest.fixture
-def both(torch, release):
+def both(torch, installed_release):
     """Runs SGLang's function and the one that takes its place, each on a case of its own."""
 
     def run(name, make, arguments):
@@ -43,7 +43,7 @@ def both(torch, release):
             if side == "switched":
                 sglang.install()
             function = get(name)
-            assert (function is release[name]) == (side == "published")
+            assert (function is installed_release[name]) == (side == "published")
             cases[side] = make()
             torch.cuda.synchronize()
             function(**arguments(cases[side], function))
@@ -54,8 +54,8 @@ def both(torch, release):
     return run
 
 
-def of(release, function):
-    found = [name for name in sorted(release) if name.endswith("." + function)]
+def of(installed_release, function):
+    found = [name for name in sorted(installed_release) if name.endswith("." + function)]
     if not found:
         pytest.skip(f"{function}: this release has none")
     return found
@@ -73,10 +73,10 @@ def in_release(values, function):
     [(), ("real_page_table",), ("flashmla_num_splits", "flashmla_metadata")],
     ids=["all", "pages", "flashmla"],
 )
-def test_a_copy_to_one_is_the_same(both, release, place, mode, layout, absent):
+def test_a_copy_to_one_is_the_same(both, installed_release, place, mode, layout, absent):
     width = Sizes(mode).width
     published, switched = both(
-        *of(release, "fused_metadata_copy_cuda"),
+        *of(installed_release, "fused_metadata_copy_cuda"),
         lambda: Case(Sizes(mode), without(*absent), 1, DENSE, (layout,), place),
         lambda case, function: in_release(
             single(case, max_len=width, max_seqlen_k=width), function
@@ -92,11 +92,11 @@ def test_a_copy_to_one_is_the_same(both, release, place, mode, layout, absent):
     [(), ("real_page_table",), ("flashmla_num_splits", "flashmla_metadata")],
     ids=["all", "pages", "flashmla"],
 )
-def test_a_copy_to_three_is_the_same(both, release, place, layout, absent):
+def test_a_copy_to_three_is_the_same(both, installed_release, place, layout, absent):
     fields = tuple(name for name in MULTI_FIELDS if name not in absent)
     assert set(fields) < set(FIELDS)
     published, switched = both(
-        *of(release, "fused_metadata_copy_multi_cuda"),
+        *of(installed_release, "fused_metadata_copy_multi_cuda"),
         lambda: Case(Sizes(DECODE), fields, 3, DENSE, (layout,), place),
         lambda case, function: in_release(multi(case), function),
     )
@@ -161,37 +161,37 @@ def assert_same_live(switched, published):
     [{}, {"page_size": 1}, {"page_size": 16}, {"absent": "page_table_1"}],
     ids=["both tables", "one token a page", "16 tokens a page", "pages alone"],
 )
-def test_a_generation_is_the_same(both, release, place, mode, arguments):
+def test_a_generation_is_the_same(both, installed_release, place, mode, arguments):
     arguments = dict(arguments)
     absent = {arguments.pop("absent", None)}
     absent |= {"real_page_table"} if arguments.get("page_size") == 1 else set()
     absent |= {"seqlens_expanded"} if mode == DECODE else set()
     fields = [name for name in OUTPUTS if name not in absent]
-    for name in of(release, f"fused_dsa_{MODES[mode]}_metadata"):
+    for name in of(installed_release, f"fused_dsa_{MODES[mode]}_metadata"):
         published, switched = both(name, *generation(place, mode, fields=fields, **arguments))
         assert_same_live(switched, published)
 
 
-def test_a_verification_with_context_lengths_is_the_same(both, release, place):
+def test_a_verification_with_context_lengths_is_the_same(both, installed_release, place):
     fields = [*OUTPUTS, "paged_mqa_ctx_lens_2d"]
-    for name in of(release, "fused_dsa_target_verify_metadata"):
+    for name in of(installed_release, "fused_dsa_target_verify_metadata"):
         made = generation(place, TARGET_VERIFY, fields=fields, layout=DENSE)
         published, switched = both(name, *made)
         assert_same_live(switched, published)
 
 
-def test_an_extension_by_rows_of_each_request_is_the_same(both, release, place):
-    for name in of(release, "fused_dsa_draft_extend_metadata"):
+def test_an_extension_by_rows_of_each_request_is_the_same(both, installed_release, place):
+    for name in of(installed_release, "fused_dsa_draft_extend_metadata"):
         made = generation(place, DRAFT_EXTEND, extend=(1, 4, 2, 3, 4))
         published, switched = both(name, *made)
         assert_same_live(switched, published)
 
 
 @EACH_MODE
-def test_a_pooled_generation_is_the_same(both, release, place, mode):
+def test_a_pooled_generation_is_the_same(both, installed_release, place, mode):
     names = [
         name
-        for name, function in sorted(release.items())
+        for name, function in sorted(installed_release.items())
         if f"fused_dsa_{MODES[mode]}_metadata" in name
         and "index_kpool" in inspect.signature(function).parameters
     ]
@@ -202,9 +202,9 @@ def test_a_pooled_generation_is_the_same(both, release, place, mode):
         assert_same_live(switched, published)
 
 
-def test_a_switched_copy_is_one_kernel(torch, release, place):
+def test_a_switched_copy_is_one_kernel(torch, installed_release, place):
     case = Case(Sizes(DECODE), place=place)
-    (name,) = of(release, "fused_metadata_copy_cuda")
+    (name,) = of(installed_release, "fused_metadata_copy_cuda")
     sglang.install()
     arguments = in_release(single(case), get(name))
     assert captured_nodes(torch, lambda: get(name)(**arguments)) == [KERNEL_NODE]

@@ -39,37 +39,37 @@ def trees():
             yield module, ast.parse(text)
 
 
-def test_every_definition_in_the_package_is_switched(release):
+def test_every_definition_in_the_package_is_switched(installed_release):
     defined = {
         f"{module}.{node.name}"
         for module, tree in trees()
         for node in tree.body
         if isinstance(node, ast.FunctionDef) and node.name in (*COPIES, *GENERATIONS)
     }
-    assert defined == set(release)
+    assert defined == set(installed_release)
     assert set(sglang.install()) >= defined
-    assert all(get(name) is not function for name, function in release.items())
+    assert all(get(name) is not function for name, function in installed_release.items())
 
 
-def test_signatures_stay_the_published_ones(release):
+def test_signatures_stay_the_published_ones(installed_release):
     sglang.install()
-    for name, function in release.items():
+    for name, function in installed_release.items():
         assert inspect.signature(get(name)) == inspect.signature(function), name
 
 
-def test_the_packages_own_functions_come_back(release):
+def test_the_packages_own_functions_come_back(installed_release):
     assert sorted(sglang.install()) == sorted(sglang.uninstall())
-    assert {name: get(name) for name in release} == release
+    assert {name: get(name) for name in installed_release} == installed_release
 
 
-def test_a_stand_in_of_the_other_tests_has_these_signatures(release):
+def test_a_stand_in_of_the_other_tests_has_these_signatures(installed_release):
     def parameters(function):
         return [
             name if each.default is each.empty else f"{name}={each.default!r}"
             for name, each in inspect.signature(function).parameters.items()
         ]
 
-    installed = {name: parameters(function) for name, function in release.items()}
+    installed = {name: parameters(function) for name, function in installed_release.items()}
     assert installed in [
         {f"{module}.{name}": each for module in modules for name, each in modules[module].items()}
         for modules in RELEASES.values()
@@ -88,7 +88,7 @@ def calls(tree):
             yield called, node
 
 
-def test_every_call_in_the_package_fits_the_drop_in(release):
+def test_every_call_in_the_package_fits_the_drop_in(installed_release):
     seen = set()
     for _, tree in trees():
         for called, node in calls(tree):
@@ -100,11 +100,11 @@ def test_every_call_in_the_package_fits_the_drop_in(release):
             }
             inspect.signature(drop_in).bind(*[None] * len(node.args), **keywords)
             seen.add(called)
-    expected = {name.rpartition(".")[2] for name in release}
+    expected = {name.rpartition(".")[2] for name in installed_release}
     assert seen == {name for name in expected if not name.endswith("_kpool")}
 
 
-def test_no_caller_uses_a_result(release):
+def test_no_caller_uses_a_result(installed_release):
     for module, tree in trees():
         used = {
             id(child)
@@ -115,14 +115,14 @@ def test_no_caller_uses_a_result(release):
         assert [name for name, node in calls(tree) if id(node) in used] == [], module
 
 
-def test_its_plugin_loader_switches_where_asked(release, tmp_path, clean_python):
+def test_its_plugin_loader_switches_where_asked(installed_release, tmp_path, clean_python):
     if importlib.util.find_spec(GROUP) is None:
         pytest.skip("test_its_plugin_loader_switches_where_asked: this release has no loader")
     folder = tmp_path / "graphfeed_declared-0.0.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Name: graphfeed-declared\nVersion: 0.0.0\n")
     (folder / "entry_points.txt").write_text(f"[{GROUP}]\ngraphfeed = {VALUE}\n")
-    module, _, name = min(release).rpartition(".")
+    module, _, name = min(installed_release).rpartition(".")
     code = f"""
 import sys
 sys.path.insert(0, {str(tmp_path)!r})
